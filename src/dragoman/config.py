@@ -1,0 +1,458 @@
+"""Every setting of Dragoman, as frozen dataclasses that check themselves.
+
+The dataclasses are the options: the command line, a TOML file and Python fill the same fields.
+A setting is written `section.field`, such as `model.d_model`, in files, flags and messages alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""The special ids of every vocabulary."""
+
+
+class InputError(ValueError):
+    """A user's mistake. The message is one line: the place, the value, what is accepted."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def nearest_hint(word: str, accepted: Iterable[str]) -> str | None:
+    """Returns 'did you mean X?' for the accepted word nearest to a misspelt one, if any is near."""
+    near = difflib.get_close_matches(word, list(accepted), n=1)
+    return f"did you mean {near[0]}?" if near else None
+
+
+def _require(condition: bool, name: str, value: object, accepted: str) -> None:
+    if not condition:
+        raise InputError(f"{name} is {value}, accepted is {accepted}")
+
+
+def _require_positive(section: str, config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(value > 0, f"{section}.{name}", value, "a number above 0")
+
+
+def _require_not_negative(section: str, config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(value >= 0, f"{section}.{name}", value, "0 or more")
+
+
+def _require_probability(section: str, config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(0.0 <= value < 1.0, f"{section}.{name}", value, "0 or more and below 1")
+
+
+def _require_choices(section: str, config: Any) -> None:
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if typing.get_origin(hint) is Literal and (value := getattr(config, name)) not in (
+            choices := typing.get_args(hint)
+        ):
+            raise InputError(
+                f"{section}.{name} is {value!r}, accepted is one of {', '.join(choices)}",
+                nearest_hint(str(value), choices),
+            )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The architecture. The defaults are the paper's base model (sections 3 and 5.4)."""
+
+    source_vocab_size: int = 37000
+    target_vocab_size: int = 37000
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    num_heads: int = 8
+    d_k: int = 0
+    """Width of a head's queries and keys; 0 takes d_model / num_heads."""
+    d_v: int = 0
+    """Width of a head's values; 0 takes d_model / num_heads."""
+
+    dropout: float = 0.1
+    """On the output of each sub-layer, before it is added (section 5.4)."""
+    embedding_dropout: float = 0.1
+    """On the sum of embedding and position (section 5.4)."""
+    attention_dropout: float = 0.0
+    """On the attention weights: tensor2tensor, not the paper's text."""
+    feed_forward_dropout: float = 0.0
+    """Inside the feed-forward network: tensor2tensor, not the paper's text."""
+
+    norm_place: Literal["post", "pre", "none"] = "post"
+    norm: Literal["layer", "rms", "batch", "none"] = "layer"
+    norm_epsilon: float = 1e-5
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
+    sinusoid_denominator: Literal["d", "d/2-1"] = "d"
+    first_position: int = 0
+    max_positions: int = 1024
+    """How many positions a model with learned positions has; no other kind has a limit."""
+    decoder_start: Literal["bos", "eos", "pad", "zero"] = "bos"
+    scale_scores: bool = True
+    embedding_scale: bool = True
+    residual: bool = True
+    feed_forward: Literal["relu", "gelu", "swiglu", "none"] = "relu"
+    attention_bias: bool = False
+    cross_attention: bool = True
+    causal_mask: bool = True
+    padding_mask: bool = True
+    tie: Literal["source-target-output", "target-output", "none"] = "source-target-output"
+
+    def __post_init__(self) -> None:
+        _require_choices("model", self)
+        _require_positive("model", self, "d_model", "d_ff", "num_heads", "max_positions")
+        _require_positive("model", self, "num_encoder_layers", "num_decoder_layers")
+        _require_positive("model", self, "norm_epsilon")
+        _require_not_negative("model", self, "d_k", "d_v", "first_position")
+        _require_probability("model", self, "dropout", "embedding_dropout")
+        _require_probability("model", self, "attention_dropout", "feed_forward_dropout")
+        for name in ("source_vocab_size", "target_vocab_size"):
+            _require(getattr(self, name) > EOS, f"model.{name}", getattr(self, name), "4 or more")
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) == 0:
+                if self.d_model % self.num_heads:
+                    raise InputError(
+                        f"model.d_model is {self.d_model}, accepted is a multiple of "
+                        f"model.num_heads ({self.num_heads})",
+                        f"or set model.{name} yourself",
+                    )
+                object.__setattr__(self, name, self.d_model // self.num_heads)
+        if self.positions == "rotary":
+            _require(self.d_k % 2 == 0, "model.d_k", self.d_k, "an even number for rotary positions")
+        if self.tie == "source-target-output" and self.source_vocab_size != self.target_vocab_size:
+            raise InputError(
+                f"model.tie is {self.tie}, but the source vocabulary has {self.source_vocab_size} "
+                f"entries and the target vocabulary {self.target_vocab_size}",
+                "with separate tokenizers use model.tie target-output or none",
+            )
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the text comes from and how it is cleaned and cut into pieces."""
+
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+    """TSV or JSONL files that hold both sides, instead of source and target."""
+    valid_source: tuple[str, ...] = ()
+    valid_target: tuple[str, ...] = ()
+    valid_pairs: tuple[str, ...] = ()
+    source_language: str = ""
+    target_language: str = ""
+
+    tokenizer: str = ""
+    """A SentencePiece model to use instead of learning one."""
+    vocab_size: int = 8000
+    joint_vocabulary: bool = True
+    """One tokenizer for both sides; false learns one for each."""
+
+    max_length: int = 256
+    """Longest side of a training pair in tokens, EOS included; 0 takes every length."""
+    max_length_ratio: float = 9.0
+    """Longest over shortest side in tokens, EOS included; 0 takes every ratio."""
+    drop_empty: bool = True
+    drop_duplicates: bool = True
+    drop_identical: bool = True
+    """Whether pairs go whose two sides are the same text: mostly untranslated lines."""
+
+    held_out_share: float = 0.01
+    """Share of the pairs kept for validation, by hash, where no validation files are given."""
+    held_out_most: int = 1000
+
+    def __post_init__(self) -> None:
+        _require_not_negative("data", self, "max_length", "max_length_ratio", "held_out_most")
+        _require_probability("data", self, "held_out_share")
+        _require(self.vocab_size >= 300, "data.vocab_size", self.vocab_size, "300 or more")
+        _require(self.max_length != 1, "data.max_length", self.max_length, "0, or 2 or more")
+        for prefix in ("", "valid_"):
+            source, target, pairs = (
+                getattr(self, prefix + side) for side in ("source", "target", "pairs")
+            )
+            if bool(source) != bool(target):
+                given, missing = ("source", "target") if source else ("target", "source")
+                raise InputError(
+                    f"data.{prefix}{given} is given without data.{prefix}{missing}",
+                )
+            if source and pairs:
+                raise InputError(
+                    f"data.{prefix}pairs and data.{prefix}source are both given, accepted is one"
+                )
+            if len(source) != len(target):
+                raise InputError(
+                    f"data.{prefix}source has {len(source)} files and data.{prefix}target "
+                    f"{len(target)}, accepted is as many of each"
+                )
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a model learns. The defaults are the paper's (section 5)."""
+
+    batch_tokens: int = 25000
+    """Tokens of a whole step: sentences x longest side, EOS included, all micro-batches."""
+    accumulation: int = 1
+    """Micro-batches that a step is cut into."""
+    max_steps: int = 100_000
+    max_hours: float = 0.0
+    """Stops after so many hours of training; 0 sets no limit."""
+    seed: int = 1
+
+    schedule: Literal["noam", "inverse-square-root", "constant"] = "noam"
+    warmup_steps: int = 4000
+    noam_factor: float = 1.0
+    """Multiplies the Noam schedule; 1 in the paper."""
+    peak_learning_rate: float = 5e-4
+    """The highest rate of the schedules other than Noam."""
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.98
+    adam_epsilon: float = 1e-9
+    label_smoothing: float = 0.1
+    """Probability spread evenly over the whole vocabulary, the right token included."""
+    clip_norm: float = 0.0
+    """Longest gradient (2-norm over all parameters); 0 never clips, as the paper."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    gradient_checkpointing: bool = False
+
+    log_every: int = 50
+    validate_every: int = 1000
+    """Steps between two validations; each one also saves a checkpoint."""
+    validation_lines: int = 500
+    """How many validation lines are decoded freely; the loss is taken over all of them."""
+    best_by: Literal["bleu", "chrf", "loss"] = "bleu"
+    """The validation score that names the best checkpoint and decides on early stopping."""
+    patience: int = 0
+    """Validations without a better score after which training stops; 0 never does."""
+    keep_checkpoints: int = 5
+    average_last: int = 5
+    """Checkpoints averaged at the end (section 6.1); at most keep_checkpoints."""
+
+    def __post_init__(self) -> None:
+        _require_choices("training", self)
+        _require_positive("training", self, "batch_tokens", "accumulation", "max_steps")
+        _require_positive("training", self, "noam_factor", "peak_learning_rate", "adam_epsilon")
+        _require_positive("training", self, "log_every", "validate_every", "keep_checkpoints")
+        _require_positive("training", self, "average_last", "validation_lines")
+        _require_not_negative("training", self, "max_hours", "seed", "clip_norm", "patience")
+        _require_not_negative("training", self, "warmup_steps")
+        _require_probability("training", self, "adam_beta1", "adam_beta2", "label_smoothing")
+        _require(
+            self.average_last <= self.keep_checkpoints,
+            "training.average_last",
+            self.average_last,
+            f"at most training.keep_checkpoints ({self.keep_checkpoints})",
+        )
+        if self.schedule == "noam":
+            _require_positive("training", self, "warmup_steps")
+
+
+@dataclass(frozen=True)
+class DecodingConfig:
+    """How a translation is searched for. The defaults are the paper's (section 6.1)."""
+
+    beam_size: int = 4
+    """Hypotheses followed at once; 1 is greedy search."""
+    length_penalty: float = 0.6
+    length_penalty_form: Literal["gnmt", "power"] = "gnmt"
+    """score = log_probability / ((5 + L) / 6)^penalty (gnmt) or / L^penalty (power).
+
+    L counts the generated tokens, EOS among them.
+    """
+    n_best: int = 1
+    max_output_extra: int = 50
+    max_output_factor: float = 1.0
+    """An output has at most factor x source tokens + extra tokens, EOS included on both sides."""
+    max_source_length: int = 1024
+    """A source of more tokens, EOS included, is cut to these and flagged."""
+    no_repeat_ngram: int = 0
+    """No output holds the same n tokens twice; 0 allows it."""
+    batch_tokens: int = 4096
+    """Sentences x longest source of a batch, EOS included."""
+    alignment: bool = False
+    """Whether each output token's cross-attention over the source is returned."""
+
+    def __post_init__(self) -> None:
+        _require_choices("decoding", self)
+        _require_positive("decoding", self, "beam_size", "n_best", "batch_tokens")
+        _require_not_negative("decoding", self, "max_output_extra", "max_output_factor")
+        _require_not_negative("decoding", self, "no_repeat_ngram")
+        _require(
+            self.max_source_length >= 2,
+            "decoding.max_source_length",
+            self.max_source_length,
+            "2 or more",
+        )
+        _require(
+            self.max_output_extra + self.max_output_factor > 0,
+            "decoding.max_output_extra",
+            self.max_output_extra,
+            "above 0 where max_output_factor is 0",
+        )
+        _require(
+            self.n_best <= self.beam_size,
+            "decoding.n_best",
+            self.n_best,
+            f"at most decoding.beam_size ({self.beam_size})",
+        )
+
+    def max_output_length(self, source_length: int) -> int:
+        """Returns how many tokens, EOS included, the output of so long a source may have."""
+        return max(1, int(self.max_output_factor * source_length) + self.max_output_extra)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a model folder keeps: the architecture, the data and the training."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+SECTIONS: dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "training": TrainingConfig,
+}
+FORMAT_VERSION = 1
+"""The version of the model folder; a newer one is refused."""
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Values by section and field, as a TOML file, a preset or the command line gives them."""
+
+
+def _read_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError("true or false")
+
+
+def _read_int(value: object) -> int:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise ValueError("a whole number")
+
+
+def _read_float(value: object) -> float:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if abs(number) < float("inf"):
+            return number
+    raise ValueError("a number")
+
+
+def _read_str(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("a text")
+
+
+def _read_files(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise ValueError("a file name or a list of them")
+
+
+_READERS: dict[Any, Callable[[object], Any]] = {
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    str: _read_str,
+    tuple[str, ...]: _read_files,
+}
+
+
+def _check_keys(section: str, values: Mapping[str, Any]) -> None:
+    accepted = [f.name for f in dataclasses.fields(SECTIONS[section])]
+    for key in values:
+        if key not in accepted:
+            near = nearest_hint(key, accepted)
+            hint = near and near.replace("mean ", f"mean {section}.")
+            raise InputError(f"{section}.{key} is not a setting", hint)
+
+
+def build_config(*layers: Settings) -> Config:
+    """Makes a configuration from layers of settings, a later one beating an earlier.
+
+    Raises:
+        InputError: naming the setting, its value and what is accepted.
+    """
+    merged: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for layer in layers:
+        for section, values in layer.items():
+            if section not in SECTIONS:
+                raise InputError(
+                    f"{section} is not a section of the settings, "
+                    f"accepted is one of {', '.join(SECTIONS)}",
+                    nearest_hint(section, SECTIONS),
+                )
+            _check_keys(section, values)
+            merged[section].update(values)
+    parts: dict[str, Any] = {}
+    for section, kind in SECTIONS.items():
+        hints = typing.get_type_hints(kind)
+        values = {}
+        for key, value in merged[section].items():
+            read = _READERS.get(hints[key], _read_str)  # a Literal is a text that checks itself
+            try:
+                values[key] = read(value)
+            except ValueError as error:
+                raise InputError(f"{section}.{key} is {value!r}, accepted is {error}") from None
+        parts[section] = kind(**values)
+    return Config(**parts)
+
+
+def read_settings(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads the settings of a TOML file, without its `format_version` and `preset` keys.
+
+    Raises:
+        InputError: if the file is missing, isn't TOML, or is of a newer format.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+    version = document.pop("format_version", FORMAT_VERSION)
+    if version > FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {version}, accepted is at most {FORMAT_VERSION}",
+            "a newer Dragoman wrote it: upgrade",
+        )
+    for section, values in document.items():
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: {section} stands outside of a [section]")
+    return document
+
+
+def write_config(config: Config) -> str:
+    """Returns a configuration as TOML, complete, so that later defaults can't change it."""
+    document = {"format_version": FORMAT_VERSION, **dataclasses.asdict(config)}
+    return tomli_w.dumps(document)

@@ -1,0 +1,122 @@
+"""Named settings, each with its source. A setting that isn't named keeps the paper's default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.config import InputError, Settings, nearest_hint
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings with where they come from."""
+
+    source: str
+    settings: Settings
+
+
+_SMALL_TRAINING: dict[str, Any] = {
+    "batch_tokens": 4096,
+    "warmup_steps": 4000,
+    "max_steps": 20_000,
+    "validate_every": 500,
+}
+
+PRESETS: dict[str, Preset] = {
+    "tiny": Preset(
+        "Wu et al. 2021 (Good for Misconceived Reasons), Transformer-tiny for Multi30k",
+        {
+            "model": {
+                "num_encoder_layers": 4,
+                "num_decoder_layers": 4,
+                "d_model": 128,
+                "d_ff": 256,
+                "num_heads": 4,
+                "dropout": 0.3,
+                "embedding_dropout": 0.3,
+            },
+            "data": {"vocab_size": 9700},
+            "training": {
+                "batch_tokens": 4096,
+                "schedule": "inverse-square-root",
+                "peak_learning_rate": 5e-3,
+                "warmup_steps": 2000,
+                "max_steps": 8000,
+                "clip_norm": 25.0,
+                "validate_every": 250,
+                "keep_checkpoints": 10,
+                "average_last": 10,
+            },
+        },
+    ),
+    "small": Preset(
+        "a laptop's model: half of the paper's base model in width and in depth",
+        {
+            "model": {
+                "num_encoder_layers": 3,
+                "num_decoder_layers": 3,
+                "d_model": 256,
+                "d_ff": 1024,
+                "num_heads": 4,
+            },
+            "data": {"vocab_size": 8000},
+            "training": _SMALL_TRAINING,
+        },
+    ),
+    "paper-base": Preset(
+        "Vaswani et al. 2017, Table 3, base",
+        {
+            "data": {"vocab_size": 37000},
+            "training": {"validate_every": 1500, "keep_checkpoints": 5, "average_last": 5},
+        },
+    ),
+    "paper-big": Preset(
+        "Vaswani et al. 2017, Table 3, big (English-German; English-French has dropout 0.1)",
+        {
+            "model": {
+                "d_model": 1024,
+                "d_ff": 4096,
+                "num_heads": 16,
+                "dropout": 0.3,
+                "embedding_dropout": 0.3,
+            },
+            "data": {"vocab_size": 37000},
+            "training": {
+                "max_steps": 300_000,
+                "validate_every": 1500,
+                "keep_checkpoints": 20,
+                "average_last": 20,
+            },
+        },
+    ),
+    "t2t-base": Preset(
+        "tensor2tensor transformer_base v3, the authors' later code",
+        {
+            "model": {
+                "norm_place": "pre",
+                "attention_dropout": 0.1,
+                "feed_forward_dropout": 0.1,
+                "sinusoid_layout": "halves",
+                "sinusoid_denominator": "d/2-1",
+                "decoder_start": "zero",
+            },
+            "data": {"vocab_size": 37000},
+            "training": {"adam_beta2": 0.997, "warmup_steps": 8000, "noam_factor": 2.0},
+        },
+    ),
+}
+
+
+def preset_settings(name: str) -> Settings:
+    """Returns the settings of a preset.
+
+    Raises:
+        InputError: if no preset has that name.
+    """
+    if name not in PRESETS:
+        raise InputError(
+            f"preset {name} is unknown, accepted is one of {', '.join(PRESETS)}",
+            nearest_hint(name, PRESETS),
+        )
+    return PRESETS[name].settings
