@@ -1,0 +1,1 @@
+"""From files of text to batches of numbers, without torch."""

@@ -1,0 +1,142 @@
+"""A corpus as ids on disk, encoded once and mapped into memory, so that its size costs no RAM."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import EOS, PAD, InputError
+
+Ids = npt.NDArray[np.integer[Any]]
+
+_TOKENS, _LENGTHS, _DESCRIPTION = "tokens.bin", "lengths.npy", "encoded.json"
+_FORMAT_VERSION = 1
+_BUFFERED_TOKENS = 1 << 20
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_files(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], dtype: str) -> None:
+    lengths = array("i")
+    buffer: list[int] = []
+    with (folder / _TOKENS).open("wb") as file:
+        for pair in pairs:
+            for side in pair:
+                buffer += side
+                buffer.append(EOS)
+                lengths.append(len(side) + 1)
+            if len(buffer) >= _BUFFERED_TOKENS:
+                file.write(np.array(buffer, dtype).tobytes())
+                buffer.clear()
+        file.write(np.array(buffer, dtype).tobytes())
+    np.save(folder / _LENGTHS, np.array(lengths, np.int32).reshape(-1, 2))
+    description = {
+        "format_version": _FORMAT_VERSION,
+        "dtype": dtype,
+        "pairs": len(lengths) // 2,
+        "tokens": sum(lengths),
+    }
+    (folder / _DESCRIPTION).write_text(json.dumps(description) + "\n", encoding="utf-8")
+    for name in (_TOKENS, _LENGTHS, _DESCRIPTION):
+        _sync(folder / name)
+    _sync(folder)
+
+
+class EncodedCorpus:
+    """Pairs of id sequences, each with EOS at its end, in a folder.
+
+    `tokens.bin` holds source and target of pair 0, of pair 1, and so on, as little-endian unsigned
+    numbers; `lengths.npy` their lengths; `encoded.json` says how many there are and how wide.
+    """
+
+    def __init__(self, tokens: Ids, lengths: npt.NDArray[np.int32]) -> None:
+        self._tokens = tokens
+        self.lengths = lengths
+        """(pairs, 2): tokens of source and target, EOS included."""
+        self._ends = np.cumsum(lengths.ravel(), dtype=np.int64)
+
+    @classmethod
+    def write(
+        cls, folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocab_size: int
+    ) -> EncodedCorpus:
+        """Streams pairs of ids, EOS not yet among them, into a folder, all or nothing.
+
+        Args:
+            folder: Replaced as a whole if it exists.
+            pairs: (source ids, target ids).
+            vocab_size: Entries of the larger vocabulary; decides how wide an id is stored.
+        """
+        partial = folder.with_name(folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
+        partial.mkdir(parents=True)
+        try:
+            _write_files(partial, pairs, "<u2" if vocab_size <= 1 << 16 else "<u4")
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+        _sync(folder.parent)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> EncodedCorpus:
+        """Maps the corpus of a folder into memory.
+
+        Raises:
+            InputError: if it is missing, damaged, or of a newer format.
+        """
+        try:
+            description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+            if description["format_version"] > _FORMAT_VERSION:
+                raise InputError(
+                    f"{folder}: format version {description['format_version']}, "
+                    f"accepted is at most {_FORMAT_VERSION}",
+                    "a newer Dragoman wrote it: upgrade",
+                )
+            lengths = np.load(folder / _LENGTHS, allow_pickle=False)
+            size, dtype = description["tokens"], np.dtype(description["dtype"])
+            stored = (folder / _TOKENS).stat().st_size
+            if lengths.shape != (description["pairs"], 2) or stored != size * dtype.itemsize:
+                raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
+            # an empty file can't be mapped
+            tokens = np.memmap(folder / _TOKENS, dtype, "r") if size else np.empty(0, dtype)
+        except FileNotFoundError as error:
+            raise InputError(f"{folder}: no encoded text, {error.filename} is missing") from None
+        except (KeyError, TypeError, json.JSONDecodeError):
+            raise InputError(f"{folder / _DESCRIPTION}: damaged") from None
+        return cls(np.asarray(tokens), lengths)
+
+    def __len__(self) -> int:
+        """Returns the number of pairs."""
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> tuple[Ids, Ids]:
+        """Returns source and target of a pair, EOS included, as views of the file."""
+        end = self._ends[2 * index + 1]
+        middle = self._ends[2 * index]
+        start = middle - self.lengths[index, 0]
+        return self._tokens[start:middle], self._tokens[middle:end]
+
+
+def pad_batch(rows: Sequence[Ids]) -> npt.NDArray[np.int64]:
+    """Returns id sequences, at least one, as (batch, longest), filled with PAD on the right."""
+    lengths = np.array([len(row) for row in rows])
+    batch = np.full((len(rows), lengths.max()), PAD, np.int64)
+    batch[np.arange(batch.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    return batch
