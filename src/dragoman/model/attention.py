@@ -1,0 +1,156 @@
+"""Attention (section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ModelConfig
+from dragoman.kernels.attention import fused_attention
+from dragoman.kernels.dropout import Dropout
+from dragoman.model.masks import AttentionMask
+from dragoman.model.positions import RelativePositions
+
+KeysValues = tuple[Tensor, Tensor]
+"""Projected keys (batch, heads, key, d_k) and values (batch, heads, key, d_v)."""
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    on_scores: Callable[[Tensor], Tensor] = _unchanged,
+    on_weights: Callable[[Tensor], Tensor] = _unchanged,
+) -> tuple[Tensor, Tensor]:
+    """Computes Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (equation 1).
+
+    Args:
+        query: (..., query, d_k).
+        key: (..., key, d_k).
+        value: (..., key, d_v).
+        mask: bool or 0/1, broadcastable to (..., query, key), True = may attend; None = all may.
+        scale: factor on the scores; 1/sqrt(d_k) if None.
+        bias: added to the scaled scores, broadcastable like mask.
+        on_scores: sees the scores before the mask and returns those to go on with.
+        on_weights: sees the weights and returns those to go on with.
+
+    Returns:
+        context, (..., query, d_v), and weights, (..., query, key), whose rows sum to 1; a query
+        that may attend to nothing has zeros in both.
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.transpose(-2, -1) * scale
+    if bias is not None:
+        scores = scores + bias
+    scores = on_scores(scores)
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        # The lowest number, not -inf: a row with nothing but -inf would be NaN, and so would its
+        # gradient. Behind the softmax the second mask makes such a row zeros.
+        hidden = ~mask.to(torch.bool)
+        weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
+        weights = weights.masked_fill(hidden, 0.0)
+    weights = on_weights(weights)
+    return weights @ value, weights
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+    The readable definition: `queries`, `scores`, `weights` and `context` are named places where
+    hooks see and replace what passes.
+    """
+
+    def __init__(self, config: ModelConfig, positions: RelativePositions) -> None:
+        super().__init__()
+        d_model, heads, bias = config.d_model, config.num_heads, config.attention_bias
+        self.num_heads = heads
+        self.scale = config.d_k**-0.5 if config.scale_scores else 1.0
+        self.q_proj = nn.Linear(d_model, heads * config.d_k, bias)
+        self.k_proj = nn.Linear(d_model, heads * config.d_k, bias)
+        self.v_proj = nn.Linear(d_model, heads * config.d_v, bias)
+        self.out_proj = nn.Linear(heads * config.d_v, d_model, bias)
+        self.weight_dropout = Dropout(config.attention_dropout)
+        self.positions = positions
+        self.queries = nn.Identity()
+        self.scores = nn.Identity()
+        self.weights = nn.Identity()
+        self.context = nn.Identity()
+
+    def keys_values(self, x: Tensor, first: int = 0) -> KeysValues:
+        """Projects x, (batch, key, d_model), whose positions begin at `first`."""
+        keys = self._split_heads(self.k_proj(x))
+        return self.positions.rotate(keys, first), self._split_heads(self.v_proj(x))
+
+    def forward(
+        self, x: Tensor, keys_values: KeysValues, mask: AttentionMask, first: int = 0
+    ) -> Tensor:
+        """Lets each position of x look into the keys and fetch from the values.
+
+        Args:
+            x: (batch * width, query, d_model). Where the keys have fewer rows, the `width`
+                hypotheses of a sentence share its row: they are folded into the query axis.
+            keys_values: (batch, heads, key, d_k) and (batch, heads, key, d_v).
+            mask: which keys each query may attend to.
+            first: position of the first query.
+
+        Returns:
+            As x.
+        """
+        keys, values = keys_values
+        folded = x.reshape(keys.shape[0], -1, x.shape[-1])
+        queries = self.queries(self.positions.rotate(self._split_heads(self.q_proj(folded)), first))
+        context = self.context(self.attend(queries, keys, values, mask))
+        return self.out_proj(context.transpose(1, 2).flatten(2)).view_as(x)
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
+        """Returns the context, (batch, heads, query, d_v)."""
+        context, _ = scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            mask.realise(queries, keys),
+            scale=self.scale,
+            bias=self.positions.bias(queries.shape[2], keys),
+            on_scores=self.scores,
+            on_weights=lambda weights: self.weight_dropout(self.weights(weights)),
+        )
+        return context
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        # Without the transpose, heads and positions would be mixed: the shape fits all the same.
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+class NoAttention(nn.Module):
+    """Has no parameters: stands where a layer leaves its cross-attention out."""
+
+    def keys_values(self, x: Tensor, first: int = 0) -> KeysValues:
+        """Returns x twice, for there is nothing to project."""
+        return x, x
+
+
+class FusedMultiHeadAttention(MultiHeadAttention):
+    """The same through the kernel, which shows nobody its weights."""
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
+        return fused_attention(
+            queries,
+            keys,
+            values,
+            mask.realise(queries, keys),
+            scale=self.scale,
+            bias=self.positions.bias(queries.shape[2], keys),
+            dropout=self.weight_dropout.p if self.training else 0.0,
+        )

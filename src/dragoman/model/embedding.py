@@ -1,0 +1,45 @@
+"""Tokens to vectors (section 3.4)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.config import PAD, ModelConfig
+from dragoman.kernels.dropout import Dropout
+from dragoman.model.positions import build_positions
+
+
+class TokenEmbedding(nn.Module):
+    """Looks up each token's vector times sqrt(d_model): about variance 1, as initialised."""
+
+    def __init__(self, vocab_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
+        self.scale = config.d_model**0.5 if config.embedding_scale else 1.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Maps ids (batch, length) to (batch, length, d_model)."""
+        return F.embedding(ids, self.weight) * self.scale
+
+
+class ZeroStartEmbedding(TokenEmbedding):
+    """Gives PAD the zero vector: the first input of tensor2tensor's decoder."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids) * (ids != PAD)[..., None]
+
+
+class InputEmbedding(nn.Module):
+    """dropout(token embedding + position) (sections 3.4, 3.5, 5.4)."""
+
+    def __init__(self, token: TokenEmbedding, config: ModelConfig) -> None:
+        super().__init__()
+        self.token = token
+        self.positions = build_positions(config)
+        self.dropout = Dropout(config.embedding_dropout)
+
+    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
+        """Maps ids (batch, length), whose positions begin at `first`, to (batch, length, d_model)."""
+        return self.dropout(self.positions(self.token(ids), first))

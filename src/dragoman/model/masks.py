@@ -1,0 +1,64 @@
+"""Who may attend to whom. Said once, here: bool, True = may attend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from dragoman.config import PAD
+
+
+def sequence_lengths(ids: Tensor) -> Tensor:
+    """Returns how many tokens of each row stand before its padding.
+
+    Args:
+        ids: (batch, length), padded on the right with PAD.
+
+    Returns:
+        (batch,), int64.
+    """
+    positions = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+    return ((ids != PAD) * positions).amax(-1) if ids.shape[1] else ids.new_zeros(ids.shape[0])
+
+
+@dataclass(frozen=True)
+class AttentionMask:
+    """What a batch lets its queries see: a value made from the input at each call.
+
+    A kernel realises it, so that no matrix is made where none is needed.
+    """
+
+    key_lengths: Tensor | None = None
+    """(batch,): keys at and behind a row's length are padding; None: there is no padding."""
+    causal: bool = False
+    """Whether a query sees no key behind its own position (section 3.2.3)."""
+    _realised: dict[tuple[int, int], Tensor | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def realise(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """Makes the matrix, (batch or 1, 1, query, key), or None where all see all.
+
+        The last query stands at the last key: with cached keys the queries are the newest tokens.
+
+        Args:
+            queries: (batch, heads, query, d_k).
+            keys: (batch, heads, key, d_k).
+        """
+        shape = (queries.shape[2], keys.shape[2])
+        if shape not in self._realised:
+            self._realised[shape] = self._make(*shape, keys.device)
+        return self._realised[shape]
+
+    def _make(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
+        mask = None
+        if self.key_lengths is not None and bool((self.key_lengths < num_keys).any()):
+            keys = torch.arange(num_keys, device=device)
+            mask = (keys < self.key_lengths[:, None])[:, None, None, :]
+        if self.causal and num_queries > 1:
+            triangle = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+            triangle = triangle.tril(num_keys - num_queries)
+            mask = triangle[None, None] if mask is None else mask & triangle
+        return mask

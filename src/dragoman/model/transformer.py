@@ -1,0 +1,143 @@
+"""The Transformer (section 3): an encoder, a decoder, and what ties them to tokens."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.config import BOS, EOS, PAD, ModelConfig
+from dragoman.model.attention import FusedMultiHeadAttention, MultiHeadAttention
+from dragoman.model.cache import DecoderCache, LayerCache
+from dragoman.model.embedding import InputEmbedding, TokenEmbedding, ZeroStartEmbedding
+from dragoman.model.initialization import initialize
+from dragoman.model.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
+from dragoman.model.masks import AttentionMask, sequence_lengths
+
+_START_TOKENS = {"bos": BOS, "eos": EOS, "pad": PAD, "zero": PAD}
+
+
+class Transformer(nn.Module):
+    """An encoder-decoder Transformer; with the default configuration the paper's base model.
+
+    Attributes:
+        config: the architecture.
+        start_token: what the decoder reads first.
+        max_length: how many tokens a side may have; None without learned positions.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        gradient_checkpointing: bool = False,
+        attention: type[MultiHeadAttention] = FusedMultiHeadAttention,
+    ) -> None:
+        """Makes a model with fresh parameters.
+
+        Args:
+            config: the architecture.
+            gradient_checkpointing: whether a layer's activations are made again for the backward
+                pass instead of being kept.
+            attention: the fast class, or the readable one, where hooks attach.
+        """
+        super().__init__()
+        self.config = config
+        self.start_token = _START_TOKENS[config.decoder_start]
+        self.max_length = config.max_positions if config.positions == "learned" else None
+        target_embedding = ZeroStartEmbedding if config.decoder_start == "zero" else TokenEmbedding
+        source_token = TokenEmbedding(config.source_vocab_size, config)
+        target_token = target_embedding(config.target_vocab_size, config)
+        self.source_embedding = InputEmbedding(source_token, config)
+        self.target_embedding = InputEmbedding(target_token, config)
+        recompute = gradient_checkpointing
+        encoder = [EncoderLayer(config, attention) for _ in range(config.num_encoder_layers)]
+        decoder = [DecoderLayer(config, attention) for _ in range(config.num_decoder_layers)]
+        self.encoder = Encoder(list(encoder), config, recompute)
+        self.decoder = Decoder(list(decoder), config, recompute)
+        self.output_embedding = TokenEmbedding(config.target_vocab_size, config)
+        if config.tie != "none":
+            self.output_embedding.weight = target_token.weight
+        if config.tie == "source-target-output":
+            source_token.weight = target_token.weight
+        self.apply(initialize)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The pre-softmax projection, (vocab, d_model): logits are hidden @ output_weight.T."""
+        return self.output_embedding.weight
+
+    def forward(self, source: Tensor, target_input: Tensor) -> Tensor:
+        """Returns logits, (batch, target, vocab), of each next token under teacher forcing.
+
+        Args:
+            source: ids (batch, source), ending in EOS, padded on the right with PAD.
+            target_input: ids (batch, target), as `decoder_input` makes them.
+        """
+        return F.linear(self.hidden(source, target_input), self.output_weight)
+
+    def hidden(self, source: Tensor, target_input: Tensor) -> Tensor:
+        """Returns the decoder's output before the projection, (batch, target, d_model)."""
+        memory, memory_mask = self.encode(source)
+        x = self.target_embedding(target_input)
+        return self.decoder(x, memory, self._target_mask(target_input), memory_mask)
+
+    def encode(self, source: Tensor) -> tuple[Tensor, AttentionMask]:
+        """Returns memory, (batch, source, d_model), and who may attend to it."""
+        lengths = sequence_lengths(source) if self.config.padding_mask else None
+        mask = AttentionMask(lengths)
+        return self.encoder(self.source_embedding(source), mask), mask
+
+    def decoder_input(self, target: Tensor) -> Tensor:
+        """Shifts target, (batch, target), one to the right, behind the start token.
+
+        EOS is never read: where a shorter row would show it, there is padding.
+        """
+        start = target.new_full((target.shape[0], 1), self.start_token)
+        shifted = target[:, :-1]
+        return torch.cat([start, shifted.masked_fill(shifted == EOS, PAD)], dim=1)
+
+    def start(self, source: Tensor) -> DecoderCache:
+        """Encodes sources and makes the cache from which `step` decodes."""
+        memory, mask = self.encode(source)
+        layers = [LayerCache(kv) for kv in self.decoder.memory_keys_values(memory)]
+        return DecoderCache(layers, mask.key_lengths)
+
+    def step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
+        """Reads one more token of each hypothesis; the cache advances.
+
+        Args:
+            tokens: (batch, width), the newest tokens; at first the start token.
+            cache: from `start`.
+
+        Returns:
+            logits of the next token, (batch, width, vocab).
+        """
+        x = self.target_embedding(tokens.reshape(-1, 1), cache.length)
+        hidden = self.decoder.step(x, cache.layers, cache.memory_mask, cache.length)
+        cache.length += 1
+        return F.linear(hidden, self.output_weight).view(*tokens.shape, -1)
+
+    def readable(self) -> Transformer:
+        """Returns the twin that shows its quantities: reference modules, the same Parameters.
+
+        What trains one trains the other. Hooks (`dragoman.model.hooks`) attach to the twin.
+        """
+        with torch.device("meta"):
+            twin = Transformer(self.config, attention=MultiHeadAttention)
+        for name, module in twin.named_modules():
+            ours = self.get_submodule(name)
+            for key in module._parameters:
+                module._parameters[key] = ours._parameters[key]
+            for key in module._buffers:
+                module._buffers[key] = ours._buffers[key]
+        return twin.train(self.training)
+
+    def _target_mask(self, target_input: Tensor) -> AttentionMask:
+        # Target padding stands behind every real token, where the causal mask hides it; it needs
+        # a mask of its own only where the causal one is taken away.
+        if self.config.causal_mask:
+            return AttentionMask(causal=True)
+        if self.config.padding_mask:
+            return AttentionMask(sequence_lengths(target_input).clamp(min=1))
+        return AttentionMask()
