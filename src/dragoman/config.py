@@ -293,6 +293,12 @@ class DecodingConfig:
         _require_not_negative("decoding", self, "max_output_extra", "max_output_factor")
         _require_not_negative("decoding", self, "no_repeat_ngram")
         _require(
+            abs(self.length_penalty) <= 10,
+            "decoding.length_penalty",
+            self.length_penalty,
+            "from -10 to 10",
+        )
+        _require(
             self.max_source_length >= 2,
             "decoding.max_source_length",
             self.max_source_length,

@@ -1,0 +1,1 @@
+"""Decoding: from a source sentence to the translations a model finds most likely."""

@@ -1,0 +1,193 @@
+"""Beam search: the most promising hypotheses side by side.
+
+At every step each live hypothesis proposes to end: its extension by EOS goes to the sentence's
+pool of finished hypotheses, which keeps the best by score. The best other extensions by
+log-probability live on. A sentence is done when no live hypothesis can reach the worst score of
+its full pool any more. So nothing is lost by stopping: a beam as wide as the tree finds what
+exhaustive search finds, for every length penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from dragoman.config import EOS, PAD, DecodingConfig
+from dragoman.decoding.constraints import NEVER, extend, output_limits
+from dragoman.decoding.engine import CUT, Hypothesis
+from dragoman.decoding.penalties import attainable_scores, length_penalty
+from dragoman.decoding.stepper import State, Stepper
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class BeamState:
+    """All hypotheses of a batch of sentences, both kinds with the best first."""
+
+    sentences: list[int]
+    """Which source each line of the batch belongs to; done ones have left."""
+    limits: Int[Tensor, " batch"]
+    """The longest output of each sentence, EOS included."""
+    limit_penalties: Float[Tensor, " batch"]
+    """The length penalty of that longest output."""
+    tokens: Int[Tensor, "batch beam length"]
+    """The live hypotheses, none with EOS."""
+    log_probs: Float[Tensor, "batch beam"]
+    """Of the live hypotheses; minus infinity where there are fewer than the beam is wide."""
+    finished_tokens: Int[Tensor, "batch pool finished_length"]
+    """The pool: outputs with EOS, then PAD."""
+    finished_log_probs: Float[Tensor, "batch pool"]
+    finished_scores: Float[Tensor, "batch pool"]
+    """What the pool is ranked by, in float64; minus infinity where it isn't full."""
+
+
+def start_state(limits: list[int], config: DecodingConfig, device: torch.device) -> BeamState:
+    """Returns one empty live hypothesis for each sentence and an empty pool."""
+    batch, beam = len(limits), config.beam_size
+    penalties = [_penalty(limit, config) for limit in limits]
+    return BeamState(
+        sentences=list(range(batch)),
+        limits=torch.tensor(limits, device=device),
+        limit_penalties=torch.tensor(penalties, dtype=torch.float64, device=device),
+        tokens=torch.empty(batch, 1, 0, dtype=torch.int64, device=device),
+        log_probs=torch.zeros(batch, 1, device=device),
+        finished_tokens=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
+        finished_log_probs=torch.full((batch, beam), NEVER, device=device),
+        finished_scores=torch.full((batch, beam), NEVER, dtype=torch.float64, device=device),
+    )
+
+
+def finish(
+    state: BeamState, eos_log_probs: Float[Tensor, "batch beam"], config: DecodingConfig
+) -> BeamState:
+    """Returns the state with the pool updated by the live hypotheses, ended here.
+
+    Of equal scores the one that was in the pool first stays, so that the short one wins.
+    """
+    scores = eos_log_probs.double() / _penalty(state.tokens.shape[2] + 1, config)
+    scores, picks = take_best(torch.cat([state.finished_scores, scores], dim=1), config.beam_size)
+    log_probs = torch.cat([state.finished_log_probs, eos_log_probs], dim=1)
+    longer_pool = pad(state.finished_tokens, (0, 1), value=PAD)
+    tokens = torch.cat([longer_pool, pad(state.tokens, (0, 1), value=EOS)], dim=1)
+    return replace(
+        state,
+        finished_tokens=_pick(tokens, picks),
+        finished_log_probs=log_probs.gather(1, picks),
+        finished_scores=scores,
+    )
+
+
+def prune(
+    state: BeamState, extended: Float[Tensor, "batch beam vocab"], config: DecodingConfig
+) -> tuple[BeamState, Int[Tensor, "batch next_beam"]]:
+    """Returns the state with the best extensions alive, and the hypotheses that they extend.
+
+    Args:
+        state: the state whose live hypotheses were extended.
+        extended: the log-probabilities of their extensions, minus infinity for EOS.
+        config: gives the beam size.
+    """
+    vocab = extended.shape[2]
+    log_probs, picks = take_best(extended.flatten(1), config.beam_size)
+    parents = picks // vocab
+    tokens = torch.cat([_pick(state.tokens, parents), (picks % vocab)[..., None]], dim=2)
+    return replace(state, tokens=tokens, log_probs=log_probs), parents
+
+
+def done(state: BeamState, config: DecodingConfig) -> Bool[Tensor, " batch"]:
+    """Returns for which sentences no live hypothesis can change the pool any more."""
+    length = state.tokens.shape[2]
+    bounds = attainable_scores(
+        state.log_probs.double(), _penalty(length + 1, config), state.limit_penalties
+    )
+    return (state.limits <= length) | (bounds.amax(dim=1) <= state.finished_scores[:, -1])
+
+
+def keep(state: BeamState, lines: list[int]) -> BeamState:
+    """Returns the state of these sentences of the batch alone."""
+    rows = torch.tensor(lines, dtype=torch.int64, device=state.tokens.device)
+    tensors = {name: value[rows] for name, value in vars(state).items() if name != "sentences"}
+    return BeamState(sentences=[state.sentences[line] for line in lines], **tensors)
+
+
+def outputs(state: BeamState, line: int, config: DecodingConfig) -> list[Hypothesis]:
+    """Returns a sentence's pool; where nothing could end, what is alive, flagged `cut`."""
+    pool = zip(
+        state.finished_tokens[line].tolist(), state.finished_log_probs[line].tolist(), strict=True
+    )
+    finished = [
+        Hypothesis.from_search(tokens[: tokens.index(EOS) + 1], log_prob, config)
+        for tokens, log_prob in pool
+        if log_prob != NEVER
+    ]
+    alive = zip(state.tokens[line].tolist(), state.log_probs[line].tolist(), strict=True)
+    return finished or [
+        Hypothesis.from_search(tokens, log_prob, config, CUT)
+        for tokens, log_prob in alive
+        if log_prob != NEVER
+    ]
+
+
+def beam_search(
+    stepper: Stepper[State], sources: Sequence[Sequence[int]], config: DecodingConfig
+) -> list[list[Hypothesis]]:
+    """Returns the `n_best` best hypotheses of each source (ids with EOS), the best first.
+
+    The search itself always follows `beam_size` hypotheses, so that the best one is the same for
+    every `n_best`. Ties go to the hypothesis that was ahead, then to the lower token.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    cache = stepper.start(sources)
+    state = start_state(output_limits(stepper, sources, config), config, stepper.device)
+    inputs = torch.full((len(sources), 1), stepper.start_token, device=stepper.device)
+    while state.sentences:
+        next_log_probs = stepper.step(cache, inputs)
+        extended = extend(state.log_probs, state.tokens, next_log_probs, config.no_repeat_ngram)
+        state = finish(state, extended[..., EOS], config)
+        extended[..., EOS] = NEVER
+        grown, parents = prune(state, extended, config)
+        running = []
+        for line, is_done in enumerate(done(grown, config).tolist()):
+            if is_done:
+                best = outputs(grown, line, config) or outputs(state, line, config)
+                found[state.sentences[line]] = best[: config.n_best]
+            else:
+                running.append(line)
+        first_rows = torch.arange(parents.shape[0], device=stepper.device) * state.tokens.shape[1]
+        rows = first_rows[:, None] + parents
+        state = keep(grown, running)
+        if running:
+            stepper.select(cache, rows[running])
+            inputs = state.tokens[..., -1]
+    return found
+
+
+def take_best(
+    values: Float[Tensor, "batch candidates"], count: int
+) -> tuple[Float[Tensor, "batch best"], Int[Tensor, "batch best"]]:
+    """Returns the largest values and their places, of equal values the first places."""
+    if count < values.shape[1]:
+        best, places = values.topk(count + 1, dim=1)
+        # topk may take any of equal values: it is enough where each is above the next.
+        if not ((best[:, :-1] == best[:, 1:]) & (best[:, 1:] != NEVER)).any():
+            return best[:, :count], places[:, :count]
+    best, places = values.sort(dim=1, descending=True, stable=True)
+    return best[:, :count], places[:, :count]
+
+
+def _penalty(length: int, config: DecodingConfig) -> float:
+    return length_penalty(length, config.length_penalty, config.length_penalty_form)
+
+
+def _pick(
+    tokens: Int[Tensor, "batch from length"], picks: Int[Tensor, "batch to"]
+) -> Int[Tensor, "batch to length"]:
+    """Returns the hypotheses at these places of each sentence."""
+    return tokens.gather(1, picks[..., None].expand(-1, -1, tokens.shape[2]))

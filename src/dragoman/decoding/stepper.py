@@ -1,0 +1,94 @@
+"""What a search needs from a model, and the Transformer as such a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import PAD
+from dragoman.model.cache import DecoderCache
+from dragoman.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+State = TypeVar("State")
+
+
+class Stepper(Protocol[State]):
+    """Gives the probabilities of next tokens. A search knows nothing else of a model.
+
+    A state belongs to a batch of sentences with `beam` hypotheses each (1 at the start); `step`
+    and `select` change it in place. Every vocabulary has the special ids of `dragoman.config`.
+    """
+
+    @property
+    def start_token(self) -> int:
+        """The first decoder input."""
+        ...
+
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens the model can generate, EOS included; None for any number."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where tokens are expected and log-probabilities come."""
+        ...
+
+    def start(self, sources: Sequence[Sequence[int]]) -> State:
+        """Reads the sources (ids with EOS) and returns the state before the first token."""
+        ...
+
+    def step(
+        self, state: State, tokens: Int[Tensor, "batch beam"]
+    ) -> Float[Tensor, "batch beam vocab"]:
+        """Appends a token to each hypothesis and returns the log-probabilities of the next."""
+        ...
+
+    def select(self, state: State, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:
+        """Keeps the hypotheses of these rows of (batch x beam), each line from one sentence."""
+        ...
+
+
+def pad_ids(sequences: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "batch width"]:
+    """Returns the sequences as one tensor, filled up with PAD on the right."""
+    rows = [torch.tensor(sequence, dtype=torch.int64) for sequence in sequences]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(device)
+
+
+def log_softmax(logits: Float[Tensor, "*dims vocab"]) -> Float[Tensor, "*dims vocab"]:
+    """Returns log-probabilities in float32, or in float64 where the logits are."""
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    return logits.log_softmax(dim=-1, dtype=dtype)
+
+
+class TransformerStepper:
+    """A Transformer, one position at a time, with a cache of what it has seen."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.start_token: int = model.start_token
+        self.max_length: int | None = model.max_length
+        self.device = next(model.parameters()).device
+
+    @torch.inference_mode()
+    def start(self, sources: Sequence[Sequence[int]]) -> DecoderCache:
+        """Encodes the sources, once."""
+        return self.model.start(pad_ids(sources, self.device))
+
+    @torch.inference_mode()
+    def step(
+        self, state: DecoderCache, tokens: Int[Tensor, "batch beam"]
+    ) -> Float[Tensor, "batch beam vocab"]:
+        """Runs the decoder for one position."""
+        return log_softmax(self.model.step(tokens, state))
+
+    @torch.inference_mode()
+    def select(self, state: DecoderCache, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:
+        """Reorders the cached keys and values."""
+        state.select(rows)

@@ -1,0 +1,120 @@
+"""Text in, text out: the face of a trained model. No torch is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import EOS, DecodingConfig, InputError, nearest_hint
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.engine import Engine, Hypothesis
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation and what is known about it."""
+
+    text: str
+    score: float
+    """What translations are ranked by: log_probability / length penalty."""
+    log_probability: float
+    """Natural logarithm of the probability of the tokens and EOS given the source."""
+    tokens: list[str]
+    """The pieces that the text is made of, without EOS."""
+    alternatives: list[Translation] = field(default_factory=list)
+    """With `n_best` above 1: the next best, in order."""
+    alignment: npt.NDArray[np.float32] | None = field(default=None, compare=False)
+    """On request: a row for each target piece and EOS, a column for each source piece and EOS.
+
+    Each row says how the last layer's cross-attention, mean over its heads, is spread over the
+    source as that piece is chosen; it sums to 1. A cut output has no row for EOS, an empty one no
+    alignment.
+    """
+    flags: tuple[str, ...] = ()
+    """`cut`: ended for want of room; `source-cut`: the source was too long and lost its end."""
+
+
+class Translator:
+    """Translates lines of text with a model and its tokenizers."""
+
+    def __init__(
+        self, engine: Engine, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
+    ) -> None:
+        self.engine = engine
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        config: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
+        **overrides: Any,
+    ) -> list[Translation]:
+        """Translates each text; an empty or blank one gives an empty translation.
+
+        A translation doesn't depend on the other texts or their order.
+
+        Args:
+            texts: one sentence each, as the model was trained on.
+            config: how to search.
+            **overrides: single fields of `config`, such as beam_size=1.
+
+        Raises:
+            InputError: for an override that isn't a setting or has an impossible value.
+        """
+        config = _override(config, overrides)
+        hypotheses = self.engine.translate(_encode(self.source_tokenizer, texts), config)
+        return [self._translation(best, rest) for best, *rest in hypotheses]
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        config: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
+        **overrides: Any,
+    ) -> list[float]:
+        """Returns the log-probability of each target given its source, by forced decoding.
+
+        Raises:
+            InputError: if there aren't as many targets as sources, and as `translate`.
+        """
+        if len(sources) != len(targets):
+            raise InputError(
+                f"{len(sources)} sources and {len(targets)} targets, accepted is as many of each"
+            )
+        return self.engine.score(
+            _encode(self.source_tokenizer, sources),
+            _encode(self.target_tokenizer, targets),
+            _override(config, overrides),
+        )
+
+    def _translation(self, best: Hypothesis, rest: Sequence[Hypothesis]) -> Translation:
+        ids = [token for token in best.tokens if token != EOS]
+        return Translation(
+            text=self.target_tokenizer.decode(ids),
+            score=best.score,
+            log_probability=best.log_probability,
+            tokens=self.target_tokenizer.pieces(ids),
+            alternatives=[self._translation(each, ()) for each in rest],
+            alignment=best.alignment,
+            flags=best.flags,
+        )
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    if isinstance(texts, str):
+        raise InputError(f"the texts are the text {texts[:20]!r}, accepted is a list of texts")
+    return [tokenizer.encode(text) if text.strip() else [] for text in texts]
+
+
+def _override(config: DecodingConfig, overrides: dict[str, Any]) -> DecodingConfig:
+    accepted = [each.name for each in dataclasses.fields(DecodingConfig)]
+    for name in overrides:
+        if name not in accepted:
+            raise InputError(f"decoding.{name} is not a setting", nearest_hint(name, accepted))
+    return dataclasses.replace(config, **overrides)

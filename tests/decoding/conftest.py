@@ -1,0 +1,119 @@
+"""Scripted probabilities in the place of a model, and toy models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.config import BOS, EOS, DecodingConfig, ModelConfig
+from dragoman.decoding.penalties import length_penalty
+from dragoman.model.transformer import Transformer
+
+Tokens = tuple[int, ...]
+Script = Callable[[Tokens, Tokens], Sequence[float]]
+"""From a source and a prefix to the log-probability of each next token."""
+
+A, B, C = 4, 5, 6
+
+
+class ScriptedStepper:
+    """A stepper whose probabilities are looked up. Its state: source and prefix of each row."""
+
+    start_token = BOS
+    device = torch.device("cpu")
+
+    def __init__(self, script: Script, max_length: int | None = None) -> None:
+        self.script = script
+        self.max_length = max_length
+        self.steps: list[int] = []
+
+    def start(self, sources: Sequence[Sequence[int]]) -> list[tuple[Tokens, Tokens]]:
+        return [(tuple(source), ()) for source in sources]
+
+    def step(self, state: list[tuple[Tokens, Tokens]], tokens: Tensor) -> Tensor:
+        self.steps.append(tokens.shape[0])
+        state[:] = [
+            (source, (*prefix, token))
+            for (source, prefix), token in zip(state, tokens.flatten().tolist(), strict=True)
+        ]
+        rows = [self.script(source, prefix[1:]) for source, prefix in state]
+        return torch.tensor(rows, dtype=torch.float64).view(*tokens.shape, -1)
+
+    def select(self, state: list[tuple[Tokens, Tokens]], rows: Tensor) -> None:
+        state[:] = [state[row] for row in rows.flatten().tolist()]
+
+
+def random_script(seed: int, vocab: int = 6, spread: float = 2.0) -> Script:
+    """Returns probabilities that depend on source and whole prefix and on nothing else."""
+
+    def script(source: Tokens, prefix: Tokens) -> list[float]:
+        generator = np.random.default_rng([seed, len(source), *source, *prefix])
+        logits = spread * generator.standard_normal(vocab)
+        log_probs: list[float] = (logits - np.log(np.exp(logits).sum())).tolist()
+        return log_probs
+
+    return script
+
+
+def table_script(table: Mapping[Tokens, Mapping[int, float]], vocab: int = 7) -> Script:
+    """Returns the probabilities of a table from prefix to token; all others are 0."""
+
+    def script(source: Tokens, prefix: Tokens) -> list[float]:
+        row = table.get(prefix, {})
+        return [float(np.log(row[token])) if token in row else -np.inf for token in range(vocab)]
+
+    return script
+
+
+def exhaustive_search(
+    script: Script, source: Tokens, config: DecodingConfig
+) -> list[tuple[float, list[int]]]:
+    """Returns score and tokens of every output that ends in time, the best first."""
+    limit = config.max_output_length(len(source))
+    found: list[tuple[float, list[int]]] = []
+
+    def visit(prefix: Tokens, log_prob: float) -> None:
+        length = len(prefix) + 1
+        for token, step in enumerate(script(source, prefix)):
+            if token == EOS:
+                penalty = length_penalty(length, config.length_penalty, config.length_penalty_form)
+                found.append(((log_prob + step) / penalty, [*prefix, EOS]))
+            elif token in (1, A, B, C) and length < limit:
+                visit((*prefix, token), log_prob + step)
+
+    visit((), 0.0)
+    return sorted(found, key=lambda each: -each[0])
+
+
+def toy_model(**settings: object) -> Transformer:
+    """Returns a small fresh model in float64, the same for the same settings."""
+    sizes = {"d_model": 12, "d_ff": 13, "num_heads": 2, "num_encoder_layers": 1}
+    vocabulary = {"source_vocab_size": 17, "target_vocab_size": 17}
+    config = ModelConfig(**{**sizes, "num_decoder_layers": 2, **vocabulary, **settings})  # type: ignore[arg-type]
+    torch.manual_seed(7)
+    model = Transformer(config).double().eval()
+    # A fresh model hardly looks at its input; larger weights make outputs differ and end.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def scripted() -> SimpleNamespace:
+    return SimpleNamespace(
+        Stepper=ScriptedStepper,
+        random=random_script,
+        table=table_script,
+        exhaustive=exhaustive_search,
+    )
+
+
+@pytest.fixture(scope="session")
+def toy() -> Callable[..., Transformer]:
+    return toy_model

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import BOS, EOS, PAD, DecodingConfig
+from dragoman.decoding.beam import beam_search, take_best
+from dragoman.decoding.penalties import length_penalty
+
+A, B, C = 4, 5, 6
+SOURCE = [A, EOS]
+ALPHAS = (-1.0, 0.0, 0.6, 2.0)
+FORMS = ("gnmt", "power")
+
+
+def config(beam_size: int, **fields: object) -> DecodingConfig:
+    return DecodingConfig(beam_size=beam_size, **{"n_best": beam_size, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("alpha", ALPHAS)
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32))
+def test_a_beam_as_wide_as_the_tree_finds_what_exhaustive_search_finds(
+    scripted: SimpleNamespace, alpha: float, form: str, seed: int
+) -> None:
+    script = scripted.random(seed)
+    # Outputs of at most 4 tokens from 3 types and EOS: at most 27 hypotheses live at once.
+    wide = config(27, length_penalty=alpha, length_penalty_form=form, max_output_extra=2)
+    [found] = beam_search(scripted.Stepper(script), [SOURCE], wide)
+    expected = scripted.exhaustive(script, tuple(SOURCE), wide)[:27]
+    assert [each.tokens for each in found] == [tokens for _, tokens in expected]
+    assert [each.score for each in found] == pytest.approx([score for score, _ in expected])
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32), beam_size=st.integers(2, 5))
+def test_stopping_early_loses_nothing_that_the_beam_would_have_found(
+    scripted: SimpleNamespace, alpha: float, seed: int, beam_size: int
+) -> None:
+    script = scripted.random(seed)
+    narrow = config(beam_size, length_penalty=alpha, max_output_extra=9)
+    live, pool = [(0.0, ())], []
+    for length in range(1, narrow.max_output_length(len(SOURCE)) + 1):
+        steps = [(total, prefix, script(tuple(SOURCE), prefix)) for total, prefix in live]
+        penalty = length_penalty(length, alpha)
+        pool += [((total + step[EOS]) / penalty, (*prefix, EOS)) for total, prefix, step in steps]
+        longer = [(t + s[token], (*p, token)) for t, p, s in steps for token in (1, A, B)]
+        live = sorted(longer, reverse=True)[:beam_size]
+    [found] = beam_search(scripted.Stepper(script), [SOURCE], narrow)
+    best = sorted(pool, reverse=True)[:beam_size]
+    assert [tuple(each.tokens) for each in found] == [tokens for _, tokens in best]
+
+
+def test_a_longer_hypothesis_with_a_better_score_is_not_lost(scripted: SimpleNamespace) -> None:
+    table = {
+        (): {EOS: math.exp(-1.0), A: 1 - math.exp(-1.0)},
+        (A,): {B: 1.0},
+        (A, B): {C: 1.0},
+        (A, B, C): {EOS: math.exp(-1.2) / (1 - math.exp(-1.0))},
+    }
+    best = []
+    for n_best in (1, 2):
+        stepper = scripted.Stepper(scripted.table(table))
+        [found] = beam_search(stepper, [SOURCE], config(2, n_best=n_best, length_penalty=1.0))
+        best.append(found[0])
+    assert [each.score for each in found] == pytest.approx([-0.8, -1.0])
+    assert found[0].tokens == [A, B, C, EOS]
+    assert best[0] == best[1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), n_best=st.integers(1, 4))
+def test_the_n_best_are_the_first_of_the_beam_for_every_n(
+    scripted: SimpleNamespace, seed: int, n_best: int
+) -> None:
+    stepper = scripted.Stepper(scripted.random(seed))
+    [few] = beam_search(stepper, [SOURCE], config(5, n_best=n_best))
+    [all_of_them] = beam_search(stepper, [SOURCE], config(5))
+    assert few == all_of_them[:n_best]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_score_is_the_log_probability_over_the_penalty_of_all_tokens_with_eos(
+    scripted: SimpleNamespace, form: str
+) -> None:
+    table = {(): {A: 0.9}, (A,): {B: 0.9}, (A, B): {C: 0.9}, (A, B, C): {EOS: 0.9}}
+    stepper = scripted.Stepper(scripted.table(table))
+    [[best]] = beam_search(stepper, [SOURCE], config(2, length_penalty_form=form))
+    assert best.tokens == [A, B, C, EOS]
+    assert best.log_probability == pytest.approx(4 * math.log(0.9))
+    assert best.score == best.log_probability / length_penalty(4, 0.6, form)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_sentences_of_a_batch_are_searched_as_if_alone(
+    scripted: SimpleNamespace, seed: int, data: st.DataObject
+) -> None:
+    tokens = st.lists(st.sampled_from([A, B, C]), min_size=0, max_size=11)
+    sources = [[*ids, EOS] for ids in data.draw(st.lists(tokens, min_size=2, max_size=5))]
+    stepper = scripted.Stepper(scripted.random(seed, vocab=7))
+    together = beam_search(stepper, sources, config(5, max_output_extra=0))
+    alone = [beam_search(stepper, [source], config(5, max_output_extra=0))[0] for source in sources]
+    assert together == alone
+
+
+def test_a_sentence_that_is_done_leaves_the_batch(scripted: SimpleNamespace) -> None:
+    long = [(), (A,), (A, A), (A, A, A)]
+
+    def script(source: tuple[int, ...], prefix: tuple[int, ...]) -> list[float]:
+        short = source[0] == B or prefix == long[-1]
+        return scripted.table({prefix: {EOS: 1.0} if short else {A: 1.0}})(source, prefix)
+
+    stepper = scripted.Stepper(script)
+    found = beam_search(stepper, [[A, EOS], [B, EOS]], config(2))
+    assert [each[0].tokens for each in found] == [[A, A, A, EOS], [EOS]]
+    assert stepper.steps == [2, 1, 1, 1]
+
+
+def test_an_output_is_as_long_as_its_own_source_allows(scripted: SimpleNamespace) -> None:
+    stepper = scripted.Stepper(lambda source, prefix: [-9.0, -9, -9, -9, -0.1])
+    few = config(2, max_output_extra=1, length_penalty=2.0, length_penalty_form="power")
+    found = beam_search(stepper, [[A] * 2, [A] * 5], few)
+    assert [len(best.tokens) for best, _ in found] == [3, 6]
+    assert all(each.tokens[-1] == EOS for best in found for each in best)
+
+
+def test_without_any_end_in_reach_the_best_live_hypotheses_are_returned_as_cut(
+    scripted: SimpleNamespace,
+) -> None:
+    stepper = scripted.Stepper(lambda source, prefix: [-0.1, -9, -0.1, -math.inf, -0.5, -0.7])
+    [found] = beam_search(stepper, [SOURCE], config(3, max_output_extra=1))
+    assert [each.tokens for each in found] == [[A, A, A], [A, A, B], [A, B, A]]
+    assert {each.flags for each in found} == {("cut",)}
+    assert found[0].score == pytest.approx(-1.5 / length_penalty(3, 0.6))
+
+
+def test_a_hypothesis_that_nothing_can_follow_is_returned_as_cut(scripted: SimpleNamespace) -> None:
+    stepper = scripted.Stepper(scripted.table({(): {A: 0.5}, (A,): {B: 0.5}}))
+    [[only]] = beam_search(stepper, [SOURCE], config(3))
+    assert (only.tokens, only.flags) == ([A, B], ("cut",))
+
+
+def test_padding_and_start_are_never_generated(scripted: SimpleNamespace) -> None:
+    stepper = scripted.Stepper(lambda source, prefix: [-0.1, -4, -0.1, -4, -4])
+    [found] = beam_search(stepper, [SOURCE], config(5))
+    assert not {PAD, BOS} & {token for each in found for token in each.tokens}
+
+
+def test_the_model_s_own_longest_output_is_a_limit(scripted: SimpleNamespace) -> None:
+    stepper = scripted.Stepper(lambda source, prefix: [0, -3, 0, -math.inf, -0.1], max_length=8)
+    [found] = beam_search(stepper, [SOURCE], config(2))
+    assert [(len(each.tokens), each.flags) for each in found] == [(8, ("cut",))] * 2
+
+
+def test_numbers_that_a_diverged_model_gives_still_end_the_search(
+    scripted: SimpleNamespace,
+) -> None:
+    stepper = scripted.Stepper(lambda source, prefix: [math.nan] * 6)
+    [found] = beam_search(stepper, [SOURCE], config(2))
+    assert len(found) == 2
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from([-math.inf, -2.0, -1.0, 0.0]), min_size=1), st.integers(1, 7))
+def test_of_equal_values_the_first_are_taken(values: list[float], count: int) -> None:
+    best, places = take_best(torch.tensor([values]), count)
+    expected = sorted(range(len(values)), key=lambda place: -values[place])[:count]
+    finite = [place for place in expected if values[place] > -math.inf]
+    assert best[0].tolist() == [values[place] for place in expected]
+    assert places[0, : len(finite)].tolist() == finite
