@@ -1,0 +1,1 @@
+"""Scores of translations: against references, and of one system against another."""
