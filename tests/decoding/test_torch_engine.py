@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dragoman.config import EOS, DecodingConfig
+from dragoman.decoding.engine import Hypothesis
+from dragoman.decoding.torch_engine import TorchEngine, token_batches
+from dragoman.model.cache import DecoderCache
+from dragoman.model.transformer import Transformer
+
+Toy = Callable[..., Transformer]
+LINES = [[5], [4, 9, 16, 7, 8] * 4, [6, 7], [], [10, 11, 12, 13, 14]]
+SWITCHES = st.fixed_dictionaries(
+    {
+        "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
+        "norm_place": st.sampled_from(["post", "pre"]),
+        "norm": st.sampled_from(["layer", "rms"]),
+        "feed_forward": st.sampled_from(["relu", "swiglu"]),
+        "causal_mask": st.booleans(),
+        "decoder_start": st.sampled_from(["bos", "zero"]),
+    }
+)
+
+
+def decoding(**fields: Any) -> DecodingConfig:
+    return DecodingConfig(**{"max_output_extra": 3, "beam_size": 5, **fields})
+
+
+def assert_same(first: list[list[Hypothesis]], second: list[list[Hypothesis]]) -> None:
+    assert [[each.tokens for each in best] for best in first] == [
+        [each.tokens for each in best] for best in second
+    ]
+    for ours, theirs in zip(first, second, strict=True):
+        assert [each.score for each in ours] == pytest.approx(
+            [each.score for each in theirs], abs=1e-10
+        )
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+@settings(deadline=None, max_examples=7)
+@given(switches=SWITCHES, order=st.permutations(LINES), budget=st.integers(1, 99))
+def test_a_translation_depends_on_no_neighbour_no_order_and_no_batch_size(
+    toy: Toy, beam_size: int, switches: dict[str, Any], order: list[list[int]], budget: int
+) -> None:
+    engine = TorchEngine(toy(**switches))
+    config = decoding(beam_size=beam_size, n_best=beam_size)
+    together = engine.translate(order, decoding(**{**vars(config), "batch_tokens": budget}))
+    assert_same(together, [engine.translate([line], config)[0] for line in order])
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_in_float32_neighbours_change_scores_by_rounding_alone(toy: Toy, beam_size: int) -> None:
+    engine = TorchEngine(toy().float())
+    together = engine.translate(LINES, decoding(beam_size=beam_size))
+    for line, [best] in zip(LINES, together, strict=True):
+        [[alone]] = engine.translate([line], decoding(beam_size=beam_size))
+        assert best.tokens == alone.tokens
+        assert best.score == pytest.approx(alone.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_forced_decoding_finds_the_log_probabilities_of_the_search(
+    toy: Toy, beam_size: int
+) -> None:
+    engine = TorchEngine(toy())
+    # Where no token may come twice, every output ends.
+    config = decoding(beam_size=beam_size, n_best=beam_size, max_output_extra=40, no_repeat_ngram=1)
+    found = engine.translate(LINES, config)
+    pairs = [(line, each) for line, best in zip(LINES, found, strict=True) for each in best]
+    assert {each.flags for _, each in pairs} == {()}
+    scores = engine.score(
+        [line for line, _ in pairs], [each.tokens[:-1] for _, each in pairs], config
+    )
+    assert scores == pytest.approx([each.log_probability for _, each in pairs], abs=1e-10)
+
+
+def test_an_empty_source_has_an_empty_translation_and_asks_no_model(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = toy()
+    monkeypatch.setattr(model, "encode", lambda source: pytest.fail("the model was asked"))
+    engine = TorchEngine(model)
+    assert engine.translate([[], []], decoding()) == [[Hypothesis([])], [Hypothesis([])]]
+    assert engine.score([[]], [[]], decoding()) == [0.0]
+
+
+def test_a_source_that_is_too_long_is_cut_and_flagged_and_its_neighbours_are_not(toy: Toy) -> None:
+    engine = TorchEngine(toy())
+    config = decoding(max_source_length=6)
+    [whole], [cut], [short] = engine.translate([[4] * 5, [4] * 6, [4, 5]], config)
+    assert (whole.tokens, whole.score) == (cut.tokens, cut.score)
+    assert ["source-cut" in each.flags for each in (whole, cut, short)] == [False, True, False]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_learned_positions_limit_both_sides_with_a_flag(toy: Toy, beam_size: int) -> None:
+    model = toy(positions="learned", max_positions=8, tie="none")
+    step = model.step
+
+    def without_eos(tokens: Tensor, cache: DecoderCache) -> Tensor:
+        return step(tokens, cache).index_fill(2, torch.tensor([EOS]), -torch.inf)
+
+    model.step = without_eos  # type: ignore[method-assign]
+    [[found]] = TorchEngine(model).translate([[5] * 9], decoding(beam_size=beam_size))
+    assert (len(found.tokens), found.flags) == (8, ("cut", "source-cut"))
+    assert TorchEngine(model).score([[5]], [[4] * 8], decoding()) == [-np.inf]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_an_alignment_spreads_each_token_over_its_own_source(toy: Toy, beam_size: int) -> None:
+    engine = TorchEngine(toy())
+    config = decoding(beam_size=beam_size, n_best=beam_size, alignment=True)
+    for line, best in zip(LINES, engine.translate(LINES, config), strict=True):
+        for each in best if line else []:
+            assert each.alignment is not None
+            assert each.alignment.shape == (len(each.tokens), len(line) + 1)
+            np.testing.assert_allclose(each.alignment.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_model_without_cross_attention_has_no_alignment(toy: Toy) -> None:
+    engine = TorchEngine(toy(cross_attention=False))
+    [[found]] = engine.translate([[5]], decoding(alignment=True))
+    assert found.alignment is None
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_during_decoding_and_the_mode_stays(toy: Toy, training: bool) -> None:
+    model = toy(dropout=0.5).train(training)
+    engine = TorchEngine(model)
+    assert_same(engine.translate(LINES, decoding()), engine.translate(LINES, decoding()))
+    assert model.training == training
+
+
+def test_bfloat16_translates_and_leaves_the_parameters_as_they_are(toy: Toy) -> None:
+    model = toy().float()
+    found = TorchEngine(model, "bfloat16").translate(LINES, decoding())
+    assert [bool(best[0].tokens) for best in found] == [bool(line) for line in LINES]
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 19), max_size=23), st.integers(1, 60))
+def test_batches_hold_every_sentence_once_and_keep_to_the_budget(
+    lengths: list[int], budget: int
+) -> None:
+    batches = list(token_batches(dict(enumerate(lengths)), budget))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= budget
