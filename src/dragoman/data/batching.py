@@ -60,9 +60,11 @@ def plan_epoch(
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(lengths))
     # Among pairs of one longest side the other sides grow and, at the next longest side, shrink
-    # again, so that no batch holds both ends. On Multi30k at 4,096 tokens 3.3 % of both sides are
-    # padding; by the longest side alone it is 7.0 %, and target then source needs more batches.
-    widest, lean = longest[order], lengths[order, 0] - lengths[order, 1].astype(np.int64)
+    # again, so that no batch holds both ends. The noise mixes near neighbours: on Multi30k at
+    # 4,096 tokens padding is 4.3 % of both sides and batchmates meet again with a chance of 0.48.
+    # Without noise it is 3.3 % and 0.66, by the longest side alone 7.0 % and 0.21.
+    widest = longest[order]
+    lean = lengths[order, 0] - lengths[order, 1] + random.uniform(-1, 1, len(order))
     order = order[np.lexsort((np.where(widest % 2, lean, -lean), widest))]
     batches = _cut(order, longest[order], batch_tokens)
     return [batches[i] for i in random.permutation(len(batches))]

@@ -304,7 +304,9 @@ def make_pairs(source_locale: str, target_locale: str, count: int, seed: int) ->
         values = _draw_values(kind, locales, names, seed)
         for i, phrases in enumerate(itertools.islice(values, n_test)):
             answers.add(phrases)
-            test.setdefault(phrases[i % len(phrases)][0], kind)
+            source, _ = phrases[i % len(phrases)]
+            if source not in train:  # of an earlier kind
+                test.setdefault(source, kind)
         most = len(train) + share
         for phrases in itertools.islice(values, 4 * share):
             if len(train) >= most:

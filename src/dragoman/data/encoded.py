@@ -103,23 +103,23 @@ class EncodedCorpus:
         """
         try:
             description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-            if description["format_version"] > _FORMAT_VERSION:
-                raise InputError(
-                    f"{folder}: format version {description['format_version']}, "
-                    f"accepted is at most {_FORMAT_VERSION}",
-                    "a newer Dragoman wrote it: upgrade",
-                )
-            lengths = np.load(folder / _LENGTHS, allow_pickle=False)
-            size, dtype = description["tokens"], np.dtype(description["dtype"])
+            version, n_pairs = description["format_version"], description["pairs"]
+            n_tokens, dtype = description["tokens"], np.dtype(description["dtype"])
             stored = (folder / _TOKENS).stat().st_size
-            if lengths.shape != (description["pairs"], 2) or stored != size * dtype.itemsize:
-                raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
-            # an empty file can't be mapped
-            tokens = np.memmap(folder / _TOKENS, dtype, "r") if size else np.empty(0, dtype)
+            lengths = np.load(folder / _LENGTHS, allow_pickle=False)
         except FileNotFoundError as error:
             raise InputError(f"{folder}: no encoded text, {error.filename} is missing") from None
-        except (KeyError, TypeError, json.JSONDecodeError):
-            raise InputError(f"{folder / _DESCRIPTION}: damaged") from None
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{folder}: the encoded text is damaged") from None
+        if version > _FORMAT_VERSION:
+            raise InputError(
+                f"{folder}: format version {version}, accepted is at most {_FORMAT_VERSION}",
+                "a newer Dragoman wrote it: upgrade",
+            )
+        if lengths.shape != (n_pairs, 2) or stored != n_tokens * dtype.itemsize:
+            raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
+        # an empty file can't be mapped
+        tokens = np.memmap(folder / _TOKENS, dtype, "r") if n_tokens else np.empty(0, dtype)
         return cls(np.asarray(tokens), lengths)
 
     def __len__(self) -> int:

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import InputError
+from dragoman.data.batching import plan_epoch, plan_in_order
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 31), st.integers(1, 31)), min_size=1, max_size=101)
+
+
+def draw_lengths(count: int) -> npt.NDArray[np.int32]:
+    """Draws source lengths, and target lengths that go with them."""
+    random = np.random.default_rng(7)
+    source = random.gamma(5, 3, count) + 2
+    target = source * random.normal(1, 0.2, count).clip(0.5, 2) + 1
+    return np.stack([source, target], axis=1).astype(np.int32)
+
+
+@given(LENGTHS, st.integers(31, 307), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_an_epoch_has_every_pair_once_and_every_batch_keeps_the_budget(
+    pairs: list[tuple[int, int]], batch_tokens: int, epoch: int
+) -> None:
+    lengths = np.array(pairs)
+    batches = plan_epoch(lengths, batch_tokens, 13, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(pairs)))
+    assert all(len(batch) * lengths[batch].max() <= batch_tokens for batch in batches)
+
+
+def test_seed_and_epoch_decide_the_plan() -> None:
+    lengths = draw_lengths(997)
+
+    def plan(seed: int, epoch: int) -> list[list[int]]:
+        return [batch.tolist() for batch in plan_epoch(lengths, 307, seed, epoch)]
+
+    assert plan(3, 5) == plan(3, 5)
+    assert plan(3, 5) != plan(3, 7)
+    assert plan(3, 5) != plan(5, 5)
+
+
+def test_batchmates_of_one_epoch_are_mostly_parted_in_the_next() -> None:
+    lengths = draw_lengths(19_997)
+    first, second = (plan_epoch(lengths, 4096, 1, epoch) for epoch in (0, 1))
+    batch_of = np.empty(len(lengths), np.int64)
+    for number, batch in enumerate(second):
+        batch_of[batch] = number
+    again = [(np.bincount(batch_of[batch]) ** 2).sum() / len(batch) ** 2 for batch in first]
+    assert np.mean(again) < 0.5
+
+
+def test_batches_come_in_no_order_of_length() -> None:
+    lengths = draw_lengths(4999)
+    longest = [lengths[batch].max() for batch in plan_epoch(lengths, 997, 1, 0)]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.2
+
+
+def test_little_of_either_side_is_padding() -> None:
+    lengths = draw_lengths(19_997)
+    batches = plan_epoch(lengths, 4096, 1, 0)
+    padded = sum(len(batch) * lengths[batch].max(axis=0) for batch in batches)
+    assert (lengths.sum(axis=0) / padded > 0.91).all()
+    assert len(batches) < 1.05 * lengths.max(axis=1).sum() / 4096
+
+
+def test_a_sentence_above_the_budget_is_refused_with_both_numbers() -> None:
+    with pytest.raises(InputError, match=r"37 tokens, .*batch_tokens is 31, .* least 37"):
+        plan_epoch(np.array([[5, 37], [7, 11]]), 31, 1, 0)
+
+
+def test_no_pairs_make_no_batches() -> None:
+    assert plan_epoch(np.empty((0, 2), np.int32), 31, 1, 0) == []
+    assert plan_in_order(np.empty(0, np.int32), 31) == []
+
+
+@given(st.lists(st.integers(1, 61), max_size=101), st.integers(1, 307))
+@settings(max_examples=100, deadline=None)
+def test_decoding_goes_from_short_to_long_within_the_budget(
+    lengths: list[int], batch_tokens: int
+) -> None:
+    batches = plan_in_order(np.array(lengths, np.int32), batch_tokens)
+    order = [int(i) for batch in batches for i in batch]
+    assert order == sorted(range(len(lengths)), key=lambda i: lengths[i])
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= batch_tokens
