@@ -39,12 +39,12 @@ def test_a_beam_as_wide_as_the_tree_finds_what_exhaustive_search_finds(
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@settings(deadline=None, max_examples=10)
-@given(seed=st.integers(0, 2**32), beam_size=st.integers(2, 5))
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), beam_size=st.integers(2, 5), spread=st.integers(1, 9))
 def test_stopping_early_loses_nothing_that_the_beam_would_have_found(
-    scripted: SimpleNamespace, alpha: float, seed: int, beam_size: int
+    scripted: SimpleNamespace, alpha: float, seed: int, beam_size: int, spread: int
 ) -> None:
-    script = scripted.random(seed)
+    script = scripted.random(seed, spread=spread)
     narrow = config(beam_size, length_penalty=alpha, max_output_extra=9)
     live, pool = [(0.0, ())], []
     for length in range(1, narrow.max_output_length(len(SOURCE)) + 1):

@@ -13,6 +13,7 @@ from torch import Tensor
 from dragoman.config import EOS, DecodingConfig
 from dragoman.decoding.engine import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine, token_batches
+from dragoman.model import hooks
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
@@ -123,6 +124,16 @@ def test_an_alignment_spreads_each_token_over_its_own_source(toy: Toy, beam_size
             assert each.alignment is not None
             assert each.alignment.shape == (len(each.tokens), len(line) + 1)
             np.testing.assert_allclose(each.alignment.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_the_alignment_is_the_last_layer_s_mean_over_heads(toy: Toy) -> None:
+    model = toy(num_decoder_layers=3)
+    [[found]] = TorchEngine(model).translate([[5, 6]], decoding(alignment=True))
+    twin, name = model.readable(), "decoder.layers.2.cross_attention.weights"
+    with hooks.record(twin, [name]) as seen:
+        twin(torch.tensor([[5, 6, EOS]]), twin.decoder_input(torch.tensor([found.tokens])))
+    assert found.alignment is not None
+    np.testing.assert_allclose(found.alignment, seen[name][0].mean(dim=0), rtol=1e-6)
 
 
 def test_a_model_without_cross_attention_has_no_alignment(toy: Toy) -> None:
