@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from dragoman.decoding.constraints import NEVER
 from dragoman.decoding.engine import SOURCE_CUT, Hypothesis
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.stepper import TransformerStepper, log_softmax, pad_ids
+from dragoman.kernels.device import compute_in
 from dragoman.model import hooks
 from dragoman.model.transformer import Transformer
 
@@ -24,15 +24,13 @@ from dragoman.model.transformer import Transformer
 class TorchEngine:
     """Translates and scores in batches of sentences of like length; an `Engine`."""
 
-    def __init__(
-        self, model: Transformer, precision: Literal["float32", "bfloat16"] = "float32"
-    ) -> None:
+    def __init__(self, model: Transformer, precision: str = "float32") -> None:
         """Takes a model where it is.
 
         Args:
             model: in evaluation mode while the engine works, as before afterwards.
-            precision: bfloat16 computes matrix products in it (autocast) and log-probabilities in
-                float32; float32 computes in the type of the parameters.
+            precision: `bfloat16` computes matrix products in it and log-probabilities in float32,
+                all else everything in the type of the parameters.
         """
         self.model = model
         self.precision = precision
@@ -131,10 +129,9 @@ class TorchEngine:
     def _evaluation(self) -> Iterator[None]:
         was_training = self.model.training
         self.model.eval()
-        device = self.model.output_weight.device.type
-        bfloat16 = self.precision == "bfloat16"
+        device = self.model.output_weight.device
         try:
-            with torch.inference_mode(), torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+            with torch.inference_mode(), compute_in(self.precision, device):
                 yield
         finally:
             self.model.train(was_training)

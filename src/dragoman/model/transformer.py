@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.config import BOS, EOS, PAD, ModelConfig
+from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
 from dragoman.model.attention import FusedMultiHeadAttention, MultiHeadAttention
 from dragoman.model.cache import DecoderCache, LayerCache
 from dragoman.model.embedding import InputEmbedding, TokenEmbedding, ZeroStartEmbedding
@@ -132,6 +136,36 @@ class Transformer(nn.Module):
             for key in module._buffers:
                 module._buffers[key] = ours._buffers[key]
         return twin.train(self.training)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Returns a copy of parameters and buffers by name, in float32, tied ones once."""
+        return {
+            name: tensor.detach().to("cpu", torch.float32, copy=True).numpy()
+            for name, tensor in self._named_tensors().items()
+        }
+
+    def load_arrays(self, arrays: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """Takes parameters and buffers by name.
+
+        Raises:
+            InputError: if they don't fit the configuration.
+        """
+        ours = self._named_tensors()
+        for name in sorted(ours.keys() ^ arrays.keys()):
+            problem = "is missing" if name in ours else "has no place in the model"
+            raise InputError(f"the weights don't fit the configuration: {name} {problem}")
+        for name, tensor in ours.items():
+            if tuple(tensor.shape) != arrays[name].shape:
+                raise InputError(
+                    f"the weights don't fit the configuration: {name} has the shape "
+                    f"{arrays[name].shape}, accepted is {tuple(tensor.shape)}"
+                )
+        with torch.no_grad():
+            for name, tensor in ours.items():
+                tensor.copy_(torch.from_numpy(np.array(arrays[name])))
+
+    def _named_tensors(self) -> dict[str, Tensor]:
+        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     def _target_mask(self, target_input: Tensor) -> AttentionMask:
         # Target padding stands behind every real token, where the causal mask hides it; it needs

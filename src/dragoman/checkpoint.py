@@ -1,0 +1,254 @@
+"""A model is a folder: what is in it, how it is written whole, how it is read. No torch needed.
+
+    MODEL/config.toml           every setting, resolved
+    MODEL/weights.safetensors   float32; a tied matrix once
+    MODEL/tokenizer.model       or source.model and target.model
+    MODEL/card.md               what the model is and how well it does
+    MODEL/run/                  what sharing the model doesn't need: encoded text, validation text,
+                                checkpoints/step-N/, metrics.jsonl, environment.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from dragoman.config import Config, InputError, build_config, read_settings, write_config
+from dragoman.data.tokenizer import Tokenizer
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_CONFIG, _WEIGHTS, _CARD = "config.toml", "weights.safetensors", "card.md"
+_JOINT, _SOURCE, _TARGET = "tokenizer.model", "source.model", "target.model"
+_OPTIMIZER, _STATE = "optimizer.safetensors", "state.json"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name to write a file or a folder under; it takes the place of path when whole.
+
+    A kill at any moment leaves the old path or the new one, never a part.
+    """
+    holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    partial = holder / path.name
+    try:
+        yield partial
+        for written in (*partial.rglob("*"), partial) if partial.is_dir() else (partial,):
+            _sync(written)
+        if partial.is_dir() and path.exists():
+            path.rename(holder / "old")
+        partial.replace(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file or nothing."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """How both sides are cut; one and the same object where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share a vocabulary."""
+        return self.source is self.target
+
+    @property
+    def fingerprint(self) -> str:
+        """Says whether weights and tokenizers belong together."""
+        return f"{self.source.fingerprint[:16]}-{self.target.fingerprint[:16]}"
+
+
+def _read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
+    try:
+        with safe_open(path, framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, file.metadata() or {}
+    except (FileNotFoundError, SafetensorError) as error:
+        raise InputError(f"{path}: not a sound safetensors file: {error}") from None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment of a training run: all it takes to go on exactly."""
+
+    weights: Arrays
+    optimizer: Arrays
+    state: dict[str, Any]
+
+
+class ModelFolder:
+    """The folder of one model.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens an existing model.
+
+        Raises:
+            InputError: if there is no model at path.
+        """
+        self.path = path
+        if not path.exists():
+            raise InputError(f"{path}: no such model")
+        if not (path / _CONFIG).is_file():
+            raise InputError(f"{path}: not a model, for it has no {_CONFIG}")
+
+    @property
+    def run(self) -> Path:
+        """What stays at home when the model is shared."""
+        return self.path / "run"
+
+    @staticmethod
+    def write_description(path: Path, config: Config, tokenizers: Tokenizers) -> None:
+        """Writes configuration and tokenizers into a new folder."""
+        if tokenizers.joint:
+            (path / _JOINT).write_bytes(tokenizers.source.model)
+        else:
+            (path / _SOURCE).write_bytes(tokenizers.source.model)
+            (path / _TARGET).write_bytes(tokenizers.target.model)
+        (path / _CONFIG).write_text(write_config(config), encoding="utf-8")
+
+    def read_config(self) -> Config:
+        """Reads every setting."""
+        return build_config(read_settings(self.path / _CONFIG))
+
+    def replace_config(self, config: Config) -> None:
+        """Writes every setting anew."""
+        write_text(self.path / _CONFIG, write_config(config))
+
+    def read_tokenizers(self) -> Tokenizers:
+        """Reads how the model cuts text."""
+        if (self.path / _JOINT).exists():
+            joint = Tokenizer.load(self.path / _JOINT)
+            return Tokenizers(joint, joint)
+        return Tokenizers(
+            Tokenizer.load(self.path / _SOURCE), Tokenizer.load(self.path / _TARGET)
+        )
+
+    def has_weights(self) -> bool:
+        """Whether there are weights to translate with yet."""
+        return (self.path / _WEIGHTS).exists()
+
+    def read_weights(self) -> Arrays:
+        """Reads the parameters.
+
+        Raises:
+            InputError: if there are none yet, or weights, tokenizers and configuration don't
+                belong together.
+        """
+        if not self.has_weights():
+            raise InputError(f"{self.path}: the model has no weights yet", "train it first")
+        weights, metadata = _read_arrays(self.path / _WEIGHTS)
+        tokenizers = self.read_tokenizers()
+        config = self.read_config().model
+        for side, size, tokenizer in (
+            ("source", config.source_vocab_size, tokenizers.source),
+            ("target", config.target_vocab_size, tokenizers.target),
+        ):
+            if size != len(tokenizer):
+                raise InputError(
+                    f"{self.path}: the {side} tokenizer has {len(tokenizer)} entries, the model "
+                    f"{size}: they come from different runs"
+                )
+        if (made_with := metadata.get("tokenizer")) != tokenizers.fingerprint:
+            raise InputError(
+                f"{self.path}: the weights were trained with tokenizer {made_with}, the folder "
+                f"holds {tokenizers.fingerprint}: they come from different runs"
+            )
+        return weights
+
+    def write_weights(self, weights: Arrays) -> None:
+        """Puts weights in the place of those there are."""
+        metadata = {"tokenizer": self.read_tokenizers().fingerprint}
+        with replacing(self.path / _WEIGHTS) as partial:
+            save_file(weights, partial, metadata)
+
+    def write_card(self, text: str) -> None:
+        """Writes what the model is and how well it does."""
+        write_text(self.path / _CARD, text)
+
+    def checkpoints(self) -> list[tuple[int, Path]]:
+        """Returns step and folder of the checkpoints kept, the oldest first."""
+        found = (self.run / "checkpoints").glob("step-*")
+        return sorted((int(path.name.removeprefix("step-")), path) for path in found)
+
+    def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
+        """Adds a checkpoint."""
+        (self.run / "checkpoints").mkdir(exist_ok=True)
+        with replacing(self.run / "checkpoints" / f"step-{step}") as partial:
+            partial.mkdir()
+            save_file(checkpoint.weights, partial / _WEIGHTS)
+            save_file(checkpoint.optimizer, partial / _OPTIMIZER)
+            state = json.dumps(checkpoint.state, indent=1)
+            (partial / _STATE).write_text(state, encoding="utf-8")
+
+    def read_checkpoint(self, path: Path) -> Checkpoint:
+        """Reads all that a checkpoint holds."""
+        weights, _ = _read_arrays(path / _WEIGHTS)
+        optimizer, _ = _read_arrays(path / _OPTIMIZER)
+        state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        return Checkpoint(weights, optimizer, state)
+
+    def remove_checkpoints(self, keep: int, also: int) -> None:
+        """Removes all checkpoints but the last few and that of one more step."""
+        for step, path in self.checkpoints()[:-keep]:
+            if step != also:
+                shutil.rmtree(path)
+
+    def average_last(self, count: int) -> Arrays:
+        """Averages the weights of the last checkpoints.
+
+        Raises:
+            InputError: if there are fewer.
+        """
+        paths = [path / _WEIGHTS for _, path in self.checkpoints()]
+        if not 1 <= count <= len(paths):
+            raise InputError(
+                f"{self.path}: the average of {count} checkpoints was asked for, accepted is 1 to "
+                f"the {len(paths)} that are kept",
+            )
+        return average_weights([_read_arrays(path)[0] for path in paths[-count:]])
+
+
+def average_weights(models: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
+    """Averages the weights of models of one shape, in float64: their order doesn't matter."""
+    names = models[0].keys()
+    if any(model.keys() != names for model in models):
+        raise InputError("the checkpoints to average don't hold the same parameters")
+    return {
+        name: np.mean([model[name] for model in models], axis=0, dtype=np.float64).astype(
+            models[0][name].dtype
+        )
+        for name in names
+    }

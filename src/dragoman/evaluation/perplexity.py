@@ -1,0 +1,61 @@
+"""Loss, perplexity and accuracy under teacher forcing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from dragoman.data.batching import plan_in_order
+from dragoman.data.encoded import EncodedCorpus, pad_batch
+from dragoman.model.loss import training_loss
+from dragoman.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class ForcedScores:
+    """What a model makes of given translations, a real target token on average."""
+
+    loss: float
+    """Label-smoothed cross-entropy, nats."""
+    nll: float
+    """Negative log-likelihood, nats."""
+    accuracy: float
+    """Share of tokens that had the highest probability."""
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the plain negative log-likelihood, never of the smoothed loss."""
+        return math.exp(min(self.nll, 700.0))
+
+
+@torch.no_grad()
+def forced_scores(
+    model: Transformer, corpus: EncodedCorpus, batch_tokens: int, smoothing: float
+) -> ForcedScores:
+    """Measures a model on a corpus; the model is in evaluation mode meanwhile.
+
+    Args:
+        model: on its device.
+        corpus: at least one pair.
+        batch_tokens: sentences x longest side of a batch.
+        smoothing: label smoothing of the loss.
+    """
+    device = model.output_weight.device
+    was_training = model.training
+    model.eval()
+    loss = nll = correct = 0.0
+    for batch in plan_in_order(corpus.lengths.max(axis=1), batch_tokens):
+        pairs = [corpus[int(index)] for index in batch]
+        source, target = (
+            torch.from_numpy(pad_batch([pair[side] for pair in pairs])).to(device)
+            for side in (0, 1)
+        )
+        sums = training_loss(model, source, target, smoothing)
+        loss += sums.loss.item()
+        nll += sums.nll.item()
+        correct += sums.correct.item()
+    model.train(was_training)
+    tokens = int(corpus.lengths[:, 1].sum())
+    return ForcedScores(loss / tokens, nll / tokens, correct / tokens)

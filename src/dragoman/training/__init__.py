@@ -1,0 +1,1 @@
+"""How a model learns (section 5)."""

@@ -1,0 +1,56 @@
+"""card.md: what a model is and how well it does, for whoever gets it."""
+
+from __future__ import annotations
+
+import json
+
+from dragoman.checkpoint import ModelFolder
+from dragoman.training.metrics import read_metrics
+
+
+def model_card(folder: ModelFolder) -> str:
+    """Writes the card of a trained model from what its run kept."""
+    config = folder.read_config()
+    data = json.loads((folder.run / "data.json").read_text(encoding="utf-8"))
+    events = read_metrics(folder.run / "metrics.jsonl")
+    start = next(event for event in events if event["event"] == "start")
+    end = next(event for event in reversed(events) if event["event"] == "end")
+    validations = [event for event in events if event["event"] == "validation"]
+    scored = validations[-1]
+    if end["weights"].startswith("step"):
+        step = int(end["weights"].split(",")[0].removeprefix("step "))
+        scored = next(e for e in validations if e["step"] == step and e["weights"] == "latest")
+    languages = " to ".join(
+        language or "?" for language in (config.data.source_language, config.data.target_language)
+    )
+    model = config.model
+    return "\n".join(
+        [
+            f"# {folder.path.name}",
+            "",
+            f"A Transformer that translates {languages}, trained with Dragoman.",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| Parameters | {start['parameters']:,} |",
+            f"| Layers | {model.num_encoder_layers} + {model.num_decoder_layers}, "
+            f"d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads |",
+            f"| Vocabulary | {model.source_vocab_size} source, {model.target_vocab_size} target |",
+            f"| Training text | {data['report']} |",
+            f"| Validation text | {data['validation_pairs']:,} pairs"
+            f"{', held out by hash' if data['held_out'] else ''} |",
+            f"| Training | {end['step']:,} steps, {end['seconds'] / 60:.0f} minutes, "
+            f"{start['precision']}; {end['reason']} |",
+            f"| Weights | {end['weights']} |",
+            "",
+            "Scores on the validation text, greedy search on its first "
+            f"{min(config.training.validation_lines, data['validation_pairs'])} lines:",
+            "",
+            "| score | value | signature |",
+            "|---|---|---|",
+            f"| BLEU | {scored['bleu']:.2f} | `{scored['signature']}` |",
+            f"| chrF | {scored['chrf']:.2f} | |",
+            f"| perplexity | {scored['perplexity']:.3f} per piece | all pairs |",
+            "",
+        ]
+    )

@@ -1,0 +1,43 @@
+"""Adam (section 5.3), and its moments by the parameters' names."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from dragoman.checkpoint import Arrays
+from dragoman.config import TrainingConfig
+
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Adam:
+    """Makes Adam; the learning rate is set at each step."""
+    return torch.optim.Adam(
+        model.parameters(),
+        lr=0.0,
+        betas=(config.adam_beta1, config.adam_beta2),
+        eps=config.adam_epsilon,
+        fused=True,
+    )
+
+
+def optimizer_arrays(optimizer: torch.optim.Adam, model: nn.Module) -> Arrays:
+    """Returns the moments and step counts as `name/moment`; a copy."""
+    return {
+        f"{name}/{moment}": optimizer.state[parameter][moment].detach().cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if parameter in optimizer.state
+        for moment in _MOMENTS
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Adam, model: nn.Module, arrays: Arrays) -> None:
+    """Puts moments and step counts back."""
+    for name, parameter in model.named_parameters():
+        if f"{name}/step" in arrays:
+            optimizer.state[parameter] = {
+                moment: torch.from_numpy(np.array(arrays[f"{name}/{moment}"])).to(parameter.device)
+                for moment in _MOMENTS
+            }
