@@ -198,6 +198,12 @@ class ModelFolder:
         """Writes what the model is and how well it does."""
         write_text(self.path / _CARD, text)
 
+    def amend_card(self, paragraph: str) -> None:
+        """Adds to the card what has happened since it was written, if there is one."""
+        card = self.path / _CARD
+        if card.exists():
+            self.write_card(f"{card.read_text(encoding='utf-8')}\n{paragraph}\n")
+
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Returns step and folder of the checkpoints kept, the oldest first."""
         found = (self.run / "checkpoints").glob("step-*")

@@ -420,18 +420,27 @@ def build_config(*layers: Settings) -> Config:
                 )
             _check_keys(section, values)
             merged[section].update(values)
-    parts: dict[str, Any] = {}
-    for section, kind in SECTIONS.items():
-        hints = typing.get_type_hints(kind)
-        values = {}
-        for key, value in merged[section].items():
-            read = _READERS.get(hints[key], _read_str)  # a Literal is a text that checks itself
-            try:
-                values[key] = read(value)
-            except ValueError as error:
-                raise InputError(f"{section}.{key} is {value!r}, accepted is {error}") from None
-        parts[section] = kind(**values)
-    return Config(**parts)
+    return Config(
+        **{section: _build(section, kind, merged[section]) for section, kind in SECTIONS.items()}
+    )
+
+
+def build_decoding(values: Mapping[str, Any]) -> DecodingConfig:
+    """Makes the settings of a search, as `build_config` makes the others."""
+    config: DecodingConfig = _build("decoding", DecodingConfig, values)
+    return config
+
+
+def _build(section: str, kind: type, values: Mapping[str, Any]) -> Any:
+    hints = typing.get_type_hints(kind)
+    read_values = {}
+    for key, value in values.items():
+        read = _READERS.get(hints[key], _read_str)  # a Literal is a text that checks itself
+        try:
+            read_values[key] = read(value)
+        except ValueError as error:
+            raise InputError(f"{section}.{key} is {value!r}, accepted is {error}") from None
+    return kind(**read_values)
 
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
@@ -440,22 +449,36 @@ def read_settings(path: Path) -> dict[str, dict[str, Any]]:
     Raises:
         InputError: if the file is missing, isn't TOML, or is of a newer format.
     """
+    return read_recipe(path)[1]
+
+
+def read_recipe(path: Path) -> tuple[str | None, dict[str, dict[str, Any]]]:
+    """Reads the name of the preset that a TOML file starts from, if any, and its settings.
+
+    Raises:
+        InputError: as `read_settings`.
+    """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
     version = document.pop("format_version", FORMAT_VERSION)
-    if version > FORMAT_VERSION:
+    if not isinstance(version, int) or version > FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {version}, accepted is at most {FORMAT_VERSION}",
             "a newer Dragoman wrote it: upgrade",
         )
+    preset = document.pop("preset", None)
+    if not isinstance(preset, str | None):
+        raise InputError(f"{path}: preset is {preset!r}, accepted is a preset's name")
     for section, values in document.items():
         if not isinstance(values, dict):
             raise InputError(f"{path}: {section} stands outside of a [section]")
-    return document
+    return preset, document
 
 
 def write_config(config: Config) -> str:

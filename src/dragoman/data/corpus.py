@@ -72,12 +72,17 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises:
         InputError: naming the file, and the line, byte and value where it isn't UTF-8.
     """
-    for number, line in enumerate(_split_lines(_read_chunks(path)), start=1):
+    return decode_lines(_read_chunks(path), str(path))
+
+
+def decode_lines(chunks: Iterable[bytes], name: str) -> Iterator[str]:
+    """Yields the lines of a stream of UTF-8 as `read_lines` does; errors call it by its name."""
+    for number, line in enumerate(_split_lines(chunks), start=1):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{path}:{number}: byte {error.start + 1} of the line is "
+                f"{name}:{number}: byte {error.start + 1} of the line is "
                 f"0x{line[error.start]:02x}, accepted is UTF-8",
                 "convert the file first: iconv -f ENCODING -t UTF-8",
             ) from None

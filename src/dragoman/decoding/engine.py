@@ -74,3 +74,12 @@ class Engine(Protocol):
         generate has minus infinity.
         """
         ...
+
+    def align(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        config: DecodingConfig,
+    ) -> list[npt.NDArray[np.float32] | None]:
+        """Returns the alignment of each target and its EOS, as a hypothesis would have it."""
+        ...

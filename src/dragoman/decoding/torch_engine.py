@@ -52,7 +52,7 @@ class TorchEngine:
             for batch in token_batches(lengths, config.batch_tokens):
                 ids = [ready[index] for index in batch]
                 hypotheses = search(stepper, ids, config)
-                if config.alignment and self.model.config.cross_attention:
+                if config.alignment:
                     hypotheses = self._align(ids, hypotheses)
                 for index, best in zip(batch, hypotheses, strict=True):
                     cut = len(ready[index]) <= len(sources[index])
@@ -86,6 +86,18 @@ class TorchEngine:
                     found[index] = log_prob
         return found
 
+    def align(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        config: DecodingConfig,
+    ) -> list[npt.NDArray[np.float32] | None]:
+        """Returns the alignment of each target and its EOS, None without cross-attention."""
+        ready = self._end_sources(sources, config)
+        forced = [[Hypothesis([*target, EOS])] for target in targets]
+        with self._evaluation():
+            return [best.alignment for [best] in self._align(ready, forced)]
+
     def _end_sources(
         self, sources: Sequence[Sequence[int]], config: DecodingConfig
     ) -> list[list[int]]:
@@ -106,6 +118,8 @@ class TorchEngine:
         self, sources: list[list[int]], found: list[list[Hypothesis]]
     ) -> list[list[Hypothesis]]:
         """Returns the hypotheses with their alignments, by forced decoding of the readable twin."""
+        if not self.model.config.cross_attention:
+            return found
         readable = self.model.readable()
         name = f"decoder.layers.{self.model.config.num_decoder_layers - 1}.cross_attention.weights"
         device = self.model.output_weight.device

@@ -39,6 +39,16 @@ class Translation:
     """`cut`: ended for want of room; `source-cut`: the source was too long and lost its end."""
 
 
+@dataclass(frozen=True)
+class Attention:
+    """What a translation looks at in its source, token by token, EOS among them."""
+
+    source: list[str]
+    target: list[str]
+    weights: npt.NDArray[np.float32]
+    """(target, source), as a translation's `alignment`."""
+
+
 class Translator:
     """Translates lines of text with a model and its tokenizers."""
 
@@ -91,6 +101,36 @@ class Translator:
             _encode(self.source_tokenizer, sources),
             _encode(self.target_tokenizer, targets),
             _override(config, overrides),
+        )
+
+    def attend(
+        self,
+        text: str,
+        target: str | None = None,
+        config: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
+        **overrides: Any,
+    ) -> Attention:
+        """Returns the cross-attention of a text's translation, or of a target that is given.
+
+        Raises:
+            InputError: if there is nothing to look at, and as `translate`.
+        """
+        config = dataclasses.replace(_override(config, overrides), alignment=True)
+        sources = _encode(self.source_tokenizer, [text])
+        if target is None:
+            [[best, *_]] = self.engine.translate(sources, config)
+            tokens, weights = best.tokens, best.alignment
+        else:
+            [ids] = _encode(self.target_tokenizer, [target])
+            tokens, [weights] = [*ids, EOS], self.engine.align(sources, [ids], config)
+        if weights is None or not sources[0]:
+            raise InputError(
+                f"the text {text[:20]!r} gives no attention to look at, accepted is a text that "
+                f"isn't blank and a model with cross-attention"
+            )
+        source = [*sources[0][: weights.shape[1] - 1], EOS]
+        return Attention(
+            self.source_tokenizer.pieces(source), self.target_tokenizer.pieces(tokens), weights
         )
 
     def _translation(self, best: Hypothesis, rest: Sequence[Hypothesis]) -> Translation:

@@ -1,0 +1,167 @@
+"""`dragoman demo`: a translator in minutes, from the phrases that come with Dragoman."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli import runtime
+from dragoman.cli.parser import Commands, settings_of
+from dragoman.config import Config, InputError, Settings, build_config
+
+if TYPE_CHECKING:
+    from dragoman.data.cldr import CldrPairs, Phrase
+    from dragoman.decoding.translator import Translation, Translator
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "d_model": 128,
+        "d_ff": 512,
+        "num_heads": 4,
+    },
+    "data": {"vocab_size": 1000, "drop_identical": False},
+    "training": {
+        "batch_tokens": 2048,
+        "schedule": "inverse-square-root",
+        "peak_learning_rate": 2e-3,
+        "warmup_steps": 300,
+        "max_steps": 1500,
+        "validate_every": 500,
+        "validation_lines": 200,
+        "average_last": 1,
+    },
+}
+_QUICK: Settings = {"training": {"max_steps": 200, "warmup_steps": 100, "validate_every": 100}}
+_PHRASES, _QUICK_PHRASES, _VALIDATION_PHRASES, _SEED = 20_000, 5_000, 300, 1
+_SAMPLES = 5
+
+
+def add_parser(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="train, translate, evaluate and draw, in minutes, without any files",
+        description="Trains a translator from English on phrases of the Unicode CLDR and shows "
+        "what it can do.",
+    )
+    parser.set_defaults(run=run, parser=parser)
+    parser.add_argument(
+        "--language", metavar="L", default="de", help="to translate into, such as zh; default: de"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", default="dragoman-demo", help="default: dragoman-demo"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", default=False, help="a minute's run that learns little"
+    )
+    runtime.add_options(parser, trains=True)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Does everything that one does with a model, and says where it lies."""
+    from dragoman.data.cldr import make_pairs
+
+    folder = Path(arguments.output)
+    if folder.exists():
+        raise InputError(f"{folder} exists already", "give another name with --output")
+    phrases = _QUICK_PHRASES if arguments.quick else _PHRASES
+    pairs = make_pairs("en", arguments.language, phrases, _SEED)
+    data = folder / "data"
+    config = build_config(
+        _SETTINGS,
+        _QUICK if arguments.quick else {},
+        {
+            "data": {
+                "pairs": str(data / "train.tsv"),
+                "valid_pairs": str(data / "valid.tsv"),
+                "source_language": "en",
+                "target_language": arguments.language,
+            }
+        },
+        settings_of(arguments),
+    )
+    _write_data(pairs, data)
+    _train(folder / "model", config, arguments)
+    translator = runtime.open_translator(arguments, folder / "model")
+    found = translator.translate([source for _, source, _ in pairs.test])
+    _show_results(pairs.test, found, arguments.language)
+    _draw(folder, translator, pairs.test, found)
+
+
+def _write_data(pairs: CldrPairs, folder: Path) -> None:
+    """Writes a phrase a line: source, tab, target; in the test also the kind."""
+    folder.mkdir(parents=True)
+    every = max(2, len(pairs.train) // _VALIDATION_PHRASES)
+    parts = {"train": [], "valid": pairs.train[::every], "test": pairs.test}
+    parts["train"] = [phrase for i, phrase in enumerate(pairs.train) if i % every]
+    for name, phrases in parts.items():
+        lines = [f"{source}\t{target}\t{kind}\n" for kind, source, target in phrases]
+        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+
+
+def _train(model: Path, config: Config, arguments: argparse.Namespace) -> None:
+    from dragoman.cli.progress import Progress
+    from dragoman.training.loop import train
+
+    runtime.use_threads(arguments)
+    with Progress(config.training.max_steps) as progress:
+        train(model, config, device=arguments.device, report=progress)
+
+
+def _show_results(test: list[Phrase], found: list[Translation], language: str) -> None:
+    from dragoman.cli.evaluate import write_scores
+    from dragoman.evaluation.bleu import evaluate
+
+    asked = Counter(kind for kind, _, _ in test)
+    exact = Counter(
+        kind for (kind, _, target), each in zip(test, found, strict=True) if each.text == target
+    )
+    print("\nexact translations of phrases that were not in the training text\n")
+    for kind in asked:
+        _print_share(kind, exact[kind], asked[kind])
+    _print_share("all", exact.total(), asked.total())
+    print()
+    step = max(1, len(test) // _SAMPLES)
+    for (_, source, target), each in list(zip(test, found, strict=True))[::step]:
+        print(f"  {source}\n    -> {each.text}")
+        if each.text != target:
+            print(f"    not {target}")
+    print()
+    print(
+        write_scores(
+            evaluate(
+                [each.text for each in found],
+                [[target for _, _, target in test]],
+                target_language=language,
+            )
+        )
+    )
+
+
+def _print_share(kind: str, exact: int, asked: int) -> None:
+    print(f"  {kind:<10}{exact:>5} of {asked:>5}{exact / asked:>7.0%}")
+
+
+def _draw(
+    folder: Path, translator: Translator, test: list[Phrase], found: list[Translation]
+) -> None:
+    """Draws the attention of a right translation, if there is one, and the curves of the run."""
+    from dragoman.training.metrics import read_metrics
+    from dragoman.view.attention import draw_attention
+    from dragoman.view.curves import draw_curves
+
+    right = [
+        source for (_, source, target), each in zip(test, found, strict=True) if each.text == target
+    ]
+    attention = translator.attend((right or [test[0][1]])[0])
+    pictures = {name: folder / f"{name}.png" for name in ("attention", "curves")}
+    draw_attention(attention.weights, attention.source, attention.target, pictures["attention"])
+    draw_curves(read_metrics(folder / "model" / "run" / "metrics.jsonl"), pictures["curves"])
+    print()
+    for name, path in pictures.items():
+        print(f"{name:<10}{path}")
+    print(f"{'model':<10}{folder / 'model'}: dragoman translate {folder / 'model'} < FILE")

@@ -1,0 +1,86 @@
+"""The command `dragoman`: its commands, and the one place that turns errors into lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from dragoman.cli import attend, average, demo, evaluate, inspect, score, train, translate
+from dragoman.cli.parser import Parser
+from dragoman.config import InputError
+
+_COMMANDS = (demo, train, translate, score, evaluate, average, inspect, attend)
+_FAILED, _MISUSED, _INTERRUPTED = 1, 2, 130
+
+
+def build_parser() -> Parser:
+    """Returns the parser of the whole command line."""
+    parser = Parser(
+        prog="dragoman",
+        description="Train a translator of your own on your own text, run it, take it apart.",
+        epilog="Data goes to stdout, all else to stderr. Exit status: 0 done, 1 failed, 2 wrong "
+        "use.\n`dragoman COMMAND --help` says more.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: the arguments; those of the process if None.
+
+    Returns:
+        The exit status: 0 done, 1 failed at run time, 2 wrong use or bad input, 130 interrupted.
+    """
+    try:
+        _run(argv)
+    except InputError as error:
+        return _fail(_MISUSED, str(error), error.hint)
+    except KeyboardInterrupt:
+        return _fail(_INTERRUPTED, "interrupted")
+    except BrokenPipeError:  # who reads our output has seen enough
+        _forget_output()
+        return _FAILED
+    except OSError as error:
+        _forget_output()
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(_FAILED, f"{place}{error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_want_of_memory(error):
+            raise
+        return _fail(_FAILED, "not enough memory", "a smaller --batch-tokens needs less")
+    return 0
+
+
+def _run(argv: list[str] | None) -> None:
+    parser = build_parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        arguments.parser.refuse(unknown)
+    arguments.run(arguments)
+    sys.stdout.flush()
+
+
+def _fail(status: int, message: str, hint: str | None = None) -> int:
+    for kind, text in (("error", message), ("hint", hint)):
+        if text:
+            print(f"{kind}: {' '.join(text.splitlines())}", file=sys.stderr)
+    return status
+
+
+def _is_want_of_memory(error: Exception) -> bool:
+    # torch has an exception for a GPU's memory only, and importing torch here would cost seconds
+    return isinstance(error, MemoryError) or any(
+        sign in str(error) for sign in ("out of memory", "can't allocate memory")
+    )
+
+
+def _forget_output() -> None:
+    """Lets what can't be written go, or Python would try again at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

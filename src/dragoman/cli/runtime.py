@@ -1,0 +1,59 @@
+"""What the commands that run a model share: where and how it runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.cli.parser import Parser, settings_of, whole_number
+from dragoman.config import DecodingConfig, build_decoding
+
+if TYPE_CHECKING:
+    from dragoman.decoding.translator import Translator
+
+
+def add_options(parser: Parser, *, trains: bool = False) -> None:
+    """Adds the options of a command that runs a model, or trains one."""
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto"
+    )
+    parser.add_argument(
+        "--precision",
+        dest="training.precision" if trains else "precision",
+        choices=("auto", "float32", "bfloat16"),
+        metavar="P",
+        help="auto, float32, bfloat16; "
+        + ("auto: bfloat16 where it is fast" if trains else "auto: float32"),
+    )
+    parser.add_argument(
+        "--threads", type=whole_number(1), metavar="N", help="CPU threads; default: torch's choice"
+    )
+    parser.add_argument(
+        "--batch-tokens",
+        dest="training.batch_tokens" if trains else "decoding.batch_tokens",
+        metavar="N",
+        help="tokens of a step, sentences x longest side" if trains else "tokens of a batch",
+    )
+
+
+def use_threads(arguments: argparse.Namespace) -> None:
+    """Sets how many threads torch uses, where that was asked for."""
+    if "threads" in arguments:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
+
+
+def open_translator(arguments: argparse.Namespace, model: str | Path) -> Translator:
+    """Opens a model as the options ask for it."""
+    use_threads(arguments)
+    from dragoman.decoding.loader import load
+
+    precision = getattr(arguments, "precision", "auto")
+    return load(model, device=arguments.device, precision=precision)
+
+
+def decoding_config(arguments: argparse.Namespace) -> DecodingConfig:
+    """Returns how to search, as the options ask for it."""
+    return build_decoding(settings_of(arguments).get("decoding", {}))

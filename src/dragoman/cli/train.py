@@ -1,0 +1,148 @@
+"""`dragoman train`: from two text files to a model."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from dragoman.cli import runtime
+from dragoman.cli.parser import Commands, Parser, settings_of
+from dragoman.config import SECTIONS, Settings, build_config, read_recipe
+from dragoman.presets import PRESETS, preset_settings
+
+_DEFAULT_PRESET = "small"
+_FILES = ("source", "target", "pairs")
+_EPILOG = """\
+every setting is an option: --model.d_model 256, --data.drop_duplicates false, ...
+`dragoman inspect PRESET` prints all of them with their values, in the form of a --config file.
+A flag beats the file, the file beats the preset, the preset beats the default.
+Without validation data 1 % of the pairs, at most 1,000, are held out."""
+
+
+def add_parser(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "train",
+        help="train a model on parallel text",
+        usage="dragoman train MODEL (--source F... --target F... | --pairs F... | --config F.toml)"
+        " [options]",
+        epilog=_EPILOG,
+    )
+    parser.set_defaults(run=run, parser=parser)
+    parser.add_argument("path", metavar="MODEL", help="the folder of the new model")
+    _add_data_options(parser)
+    parser.add_argument("--config", metavar="F.toml", help="settings, and a preset's name")
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        metavar="PRESET",
+        help=f"{', '.join(PRESETS)}; default: {_DEFAULT_PRESET}",
+    )
+    parser.add_argument("--from", dest="parent", metavar="MODEL", help="go on from its weights")
+    parser.add_argument(
+        "--resume", action="store_true", default=False, help="go on where MODEL stopped, or start"
+    )
+    for flag, setting, metavar, text in (
+        ("--tokenizer", "data.tokenizer", "F.model", "use it instead of learning one"),
+        ("--max-length", "data.max_length", "N", "leave longer pairs out; in tokens"),
+        ("--max-steps", "training.max_steps", "N", "stop after so many steps"),
+        ("--max-hours", "training.max_hours", "H", "stop after so many hours"),
+        ("--seed", "training.seed", "N", "of all that is left to chance"),
+    ):
+        parser.add_argument(flag, dest=setting, metavar=metavar, help=text)
+    runtime.add_options(parser, trains=True)
+    _add_settings(parser)
+
+
+def _add_data_options(parser: Parser) -> None:
+    for prefix, of in (("", "of the text"), ("valid-", "of the validation text")):
+        for side, text in zip(
+            _FILES, ("source lines", "target lines", ".tsv or .jsonl files"), strict=True
+        ):
+            parser.add_argument(
+                f"--{prefix}{side}",
+                dest=f"data.{prefix}{side}".replace("-", "_"),
+                nargs="+",
+                metavar="F",
+                help=f"{text} {of}",
+            )
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-language", dest=f"data.{side}_language", metavar="L", help="such as en, zh"
+        )
+
+
+def _add_settings(parser: Parser) -> None:
+    """Adds every setting as a hidden option: --section.key."""
+    for section, kind in SECTIONS.items():
+        for field in dataclasses.fields(kind):
+            name = f"{section}.{field.name}"
+            several = "+" if str(field.type).startswith("tuple") else None
+            parser.add_argument(f"--{name}", dest=name, nargs=several, help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Trains a model and shows how it goes."""
+    config = build_config(*_layers(arguments))
+    from dragoman.cli.progress import Progress, say
+    from dragoman.training.loop import train
+
+    runtime.use_threads(arguments)
+    model = Path(arguments.path)
+    if not model.exists():
+        say("reading, cleaning and encoding the text")
+    with Progress(config.training.max_steps) as progress:
+        train(
+            model,
+            config,
+            resume=arguments.resume,
+            from_model=getattr(arguments, "parent", None),
+            device=arguments.device,
+            report=progress,
+        )
+    say(f"the model is in {model}; to use it: dragoman translate {model} < FILE")
+
+
+def _layers(arguments: argparse.Namespace) -> list[Settings]:
+    """Returns the settings from the weakest to the strongest."""
+    flags = settings_of(arguments)
+    preset, file = read_recipe(Path(arguments.config)) if "config" in arguments else (None, {})
+    preset = getattr(arguments, "preset", preset)
+    layers: list[Settings] = []
+    model = Path(arguments.path)
+    if arguments.resume and model.exists():
+        layers.append(_stored_settings(model))
+    elif preset is None:
+        preset = _DEFAULT_PRESET
+    if preset is not None:
+        layers.append(preset_settings(preset))
+    if "parent" in arguments:
+        layers.append(_inherited_settings(Path(arguments.parent)))
+    return [*layers, file, _replace_other_files(flags), flags]
+
+
+def _stored_settings(model: Path) -> Settings:
+    from dragoman.checkpoint import ModelFolder
+
+    return dataclasses.asdict(ModelFolder(model).read_config())
+
+
+def _inherited_settings(parent: Path) -> Settings:
+    """Returns what a model has from the one it starts from: its architecture and languages."""
+    stored = _stored_settings(parent)
+    languages = ("source_language", "target_language", "joint_vocabulary")
+    return {"model": stored["model"], "data": {key: stored["data"][key] for key in languages}}
+
+
+def _replace_other_files(flags: Settings) -> Settings:
+    """Returns a layer without the files of a kind that a flag replaces by files of the other."""
+    given = flags.get("data", {})
+    without: dict[str, Any] = {}
+    for prefix in ("", "valid_"):
+        if prefix + "pairs" in given:
+            without |= {prefix + "source": (), prefix + "target": ()}
+        elif prefix + "source" in given or prefix + "target" in given:
+            without |= {prefix + "pairs": ()}
+    return {"data": without}
