@@ -59,7 +59,9 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.first_position = config.first_position
         self.max_positions = config.max_positions
-        self.weight = nn.Parameter(torch.empty(self.first_position + self.max_positions, config.d_model))
+        self.weight = nn.Parameter(
+            torch.empty(self.first_position + self.max_positions, config.d_model)
+        )
 
     def forward(self, x: Tensor, first: int = 0) -> Tensor:
         """Adds the positions from `first` on to x, (batch, length, d_model).
@@ -101,7 +103,10 @@ class RotaryPositions(RelativePositions):
     def rotate(self, x: Tensor, first: int) -> Tensor:
         positions = torch.arange(first, first + x.shape[-2], device=x.device)
         sin, cos = (
-            sinusoidal_positions(positions, x.shape[-1]).to(x.dtype).unflatten(-1, (-1, 2)).unbind(-1)
+            sinusoidal_positions(positions, x.shape[-1])
+            .to(x.dtype)
+            .unflatten(-1, (-1, 2))
+            .unbind(-1)
         )
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
@@ -115,7 +120,7 @@ class AlibiPositions(RelativePositions):
 
     def bias(self, num_queries: int, keys: Tensor) -> Tensor:
         num_heads, num_keys = keys.shape[1], keys.shape[2]
-        heads = torch.arange(1, num_heads + 1, device=keys.device)
+        heads = torch.arange(1, num_heads + 1, dtype=torch.float64, device=keys.device)
         slopes = 2.0 ** (-8.0 * heads / num_heads)
         at_key = torch.arange(num_keys, device=keys.device)
         at_query = torch.arange(num_keys - num_queries, num_keys, device=keys.device)
