@@ -43,7 +43,7 @@ def test_no_matrix_is_made_where_all_see_all() -> None:
     assert AttentionMask(causal=True).realise(one, x) is None
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(SWITCHES, LENGTHS, st.integers(1, 50))
 def test_further_padding_changes_nothing(
     switches: dict[str, Any], lengths: list[int], columns: int
@@ -61,7 +61,7 @@ def test_further_padding_changes_nothing(
         assert difference < 1e-10
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(SWITCHES, LENGTHS)
 def test_a_sentence_depends_on_no_neighbour(switches: dict[str, Any], lengths: list[int]) -> None:
     model = toy_model(spread=0.25, **switches)
@@ -101,7 +101,7 @@ def test_a_source_of_padding_alone_harms_nobody() -> None:
     torch.testing.assert_close(together[:1], forced(model, toy_ids(5), toy_ids(7)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(SWITCHES.filter(lambda switches: switches["causal_mask"]), st.integers(0, 11))
 def test_a_target_token_changes_no_logit_before_it_bit_for_bit(
     switches: dict[str, Any], position: int

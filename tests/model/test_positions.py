@@ -36,7 +36,7 @@ def test_position_1_of_4_dimensions_has_the_published_values(
     torch.testing.assert_close(found, torch.tensor(values).double(), rtol=0, atol=5e-5)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 9973), st.integers(-97, 9973), st.sampled_from([2, 14, 512]))
 def test_a_shift_by_k_is_the_same_rotation_at_every_position(
     position: int, k: int, d_model: int
