@@ -23,7 +23,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    dropped = round(p * _WORDS)
+    dropped = min(round(p * _WORDS), _WORDS - 1)
     draws = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
     words = draws.view(torch.int16)[: x.numel()].view(x.shape)
     keep = (words >= dropped - _WORDS // 2).to(x.dtype)
