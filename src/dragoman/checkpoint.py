@@ -1,21 +1,18 @@
 """A model is a folder: what is in it, how it is written whole, how it is read. No torch needed.
 
-    MODEL/config.toml           every setting, resolved
-    MODEL/weights.safetensors   float32; a tied matrix once
-    MODEL/tokenizer.model       or source.model and target.model
-    MODEL/card.md               what the model is and how well it does
-    MODEL/run/                  what sharing the model doesn't need: encoded text, validation text,
-                                checkpoints/step-N/, metrics.jsonl, environment.json
+MODEL/config.toml           every setting, resolved
+MODEL/weights.safetensors   float32; a tied matrix once
+MODEL/tokenizer.model       or source.model and target.model
+MODEL/card.md               what the model is and how well it does
+MODEL/run/                  what sharing the model doesn't need: encoded text, validation text,
+                            checkpoints/step-N/, metrics.jsonl, environment.json
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from dragoman.config import Config, InputError, build_config, read_settings, write_config
+from dragoman.data.atomic import replacing, write_text
 from dragoman.data.tokenizer import Tokenizer
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -33,40 +31,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 _CONFIG, _WEIGHTS, _CARD = "config.toml", "weights.safetensors", "card.md"
 _JOINT, _SOURCE, _TARGET = "tokenizer.model", "source.model", "target.model"
 _OPTIMIZER, _STATE = "optimizer.safetensors", "state.json"
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yields a name to write a file or a folder under; it takes the place of path when whole.
-
-    A kill at any moment leaves the old path or the new one, never a part.
-    """
-    holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    partial = holder / path.name
-    try:
-        yield partial
-        for written in (*partial.rglob("*"), partial) if partial.is_dir() else (partial,):
-            _sync(written)
-        if partial.is_dir() and path.exists():
-            path.rename(holder / "old")
-        partial.replace(path)
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(holder, ignore_errors=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a whole file or nothing."""
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -152,9 +116,7 @@ class ModelFolder:
         if (self.path / _JOINT).exists():
             joint = Tokenizer.load(self.path / _JOINT)
             return Tokenizers(joint, joint)
-        return Tokenizers(
-            Tokenizer.load(self.path / _SOURCE), Tokenizer.load(self.path / _TARGET)
-        )
+        return Tokenizers(Tokenizer.load(self.path / _SOURCE), Tokenizer.load(self.path / _TARGET))
 
     def has_weights(self) -> bool:
         """Whether there are weights to translate with yet."""

@@ -134,7 +134,9 @@ class ModelConfig:
                     )
                 object.__setattr__(self, name, self.d_model // self.num_heads)
         if self.positions == "rotary":
-            _require(self.d_k % 2 == 0, "model.d_k", self.d_k, "an even number for rotary positions")
+            _require(
+                self.d_k % 2 == 0, "model.d_k", self.d_k, "an even number for rotary positions"
+            )
         if self.tie == "source-target-output" and self.source_vocab_size != self.target_vocab_size:
             raise InputError(
                 f"model.tie is {self.tie}, but the source vocabulary has {self.source_vocab_size} "

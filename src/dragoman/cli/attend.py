@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
 
         draw_attention(found.weights, found.source, found.target, output)
     else:
-        from dragoman.checkpoint import write_text
+        from dragoman.data.atomic import write_text
 
         content = {
             "source": found.source,

@@ -37,7 +37,6 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 _QUICK: Settings = {"training": {"max_steps": 200, "warmup_steps": 100, "validate_every": 100}}
 _PHRASES, _QUICK_PHRASES, _VALIDATION_PHRASES, _SEED = 20_000, 5_000, 300, 1
-_SAMPLES = 5
 
 
 def add_parser(commands: Commands) -> None:
@@ -113,37 +112,30 @@ def _train(model: Path, config: Config, arguments: argparse.Namespace) -> None:
 
 
 def _show_results(test: list[Phrase], found: list[Translation], language: str) -> None:
+    """Prints what share of each kind is right to the letter, a sample of each, and the scores."""
     from dragoman.cli.evaluate import write_scores
     from dragoman.evaluation.bleu import evaluate
 
-    asked = Counter(kind for kind, _, _ in test)
-    exact = Counter(
-        kind for (kind, _, target), each in zip(test, found, strict=True) if each.text == target
+    texts = [each.text for each in found]
+    references = [target for _, _, target in test]
+    right = Counter(
+        phrase[0] for phrase, text in zip(test, texts, strict=True) if text == phrase[2]
     )
+    asked = Counter(kind for kind, _, _ in test)
     print("\nexact translations of phrases that were not in the training text\n")
     for kind in asked:
-        _print_share(kind, exact[kind], asked[kind])
-    _print_share("all", exact.total(), asked.total())
+        _print_share(kind, right[kind], asked[kind])
+    _print_share("all", right.total(), asked.total())
     print()
-    step = max(1, len(test) // _SAMPLES)
-    for (_, source, target), each in list(zip(test, found, strict=True))[::step]:
-        print(f"  {source}\n    -> {each.text}")
-        if each.text != target:
-            print(f"    not {target}")
+    samples = {phrase[0]: (*phrase, text) for phrase, text in zip(test, texts, strict=True)}
+    for _, source, target, text in samples.values():
+        print(f"  {source}\n    {text}{'' if text == target else f'  (right is: {target})'}")
     print()
-    print(
-        write_scores(
-            evaluate(
-                [each.text for each in found],
-                [[target for _, _, target in test]],
-                target_language=language,
-            )
-        )
-    )
+    print(write_scores(evaluate(texts, [references], target_language=language)))
 
 
-def _print_share(kind: str, exact: int, asked: int) -> None:
-    print(f"  {kind:<10}{exact:>5} of {asked:>5}{exact / asked:>7.0%}")
+def _print_share(kind: str, right: int, asked: int) -> None:
+    print(f"  {kind:<10}{right:>5} of {asked:>5}{right / asked:>7.0%}")
 
 
 def _draw(

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from dragoman.checkpoint import replacing
 from dragoman.config import InputError
+from dragoman.data.atomic import replacing
 from dragoman.data.corpus import decode_lines, read_lines
 
 _CHUNK_BYTES = 1 << 16

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,20 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import EOS, PAD, InputError
+from dragoman.data.atomic import replacing
 
 Ids = npt.NDArray[np.integer[Any]]
 
 _TOKENS, _LENGTHS, _DESCRIPTION = "tokens.bin", "lengths.npy", "encoded.json"
 _FORMAT_VERSION = 1
 _BUFFERED_TOKENS = 1 << 20
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write_files(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], dtype: str) -> None:
@@ -51,9 +42,6 @@ def _write_files(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], dty
         "tokens": sum(lengths),
     }
     (folder / _DESCRIPTION).write_text(json.dumps(description) + "\n", encoding="utf-8")
-    for name in (_TOKENS, _LENGTHS, _DESCRIPTION):
-        _sync(folder / name)
-    _sync(folder)
 
 
 class EncodedCorpus:
@@ -80,18 +68,10 @@ class EncodedCorpus:
             pairs: (source ids, target ids).
             vocab_size: Entries of the larger vocabulary; decides how wide an id is stored.
         """
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        partial.mkdir(parents=True)
-        try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder) as partial:
+            partial.mkdir()
             _write_files(partial, pairs, "<u2" if vocab_size <= 1 << 16 else "<u4")
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
-        _sync(folder.parent)
         return cls.open(folder)
 
     @classmethod

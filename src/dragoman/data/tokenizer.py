@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -126,10 +126,20 @@ def learn_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         InputError: if the vocabulary has no room for the characters of the text, or all is blank.
     """
     model = io.BytesIO()
+    failures: list[BaseException] = []
+
+    def escaped() -> Iterator[str]:
+        try:
+            for text in texts:
+                yield _RESERVED.sub(_escape, text)
+        except BaseException as error:  # SentencePiece would make another one of it
+            failures.append(error)
+            raise
+
     sentencepiece.set_random_generator_seed(0)  # only matters where lines are sampled
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(_RESERVED.sub(_escape, text) for text in texts),
+            sentence_iterator=escaped(),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
@@ -148,6 +158,8 @@ def learn_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
             minloglevel=2,
         )
     except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
         if sizes := re.search(r"required_chars\. (\d+) vs (\d+)", str(error)):
             raise InputError(
                 f"data.vocab_size is {sizes[1]}, accepted is at least {sizes[2]}: "

@@ -26,7 +26,7 @@ class ForcedScores:
 
     @property
     def perplexity(self) -> float:
-        """exp of the plain negative log-likelihood, never of the smoothed loss."""
+        """Exp of the plain negative log-likelihood, never of the smoothed loss."""
         return math.exp(min(self.nll, 700.0))
 
 

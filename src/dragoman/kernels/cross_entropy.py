@@ -91,4 +91,5 @@ def projected_cross_entropy(
         target: (tokens,), int64.
         smoothing: probability spread evenly over the whole vocabulary.
     """
-    return LossSums(*_ProjectedCrossEntropy.apply(hidden, weight, target, smoothing))
+    sums = _ProjectedCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
+    return LossSums(*sums)

@@ -1,1 +1,1 @@
-"""The paper, sections 3 and 5.4: the architecture and its loss, with nothing about text or files."""
+"""The paper, sections 3 and 5.4: the architecture and its loss, nothing of text or files."""

@@ -41,5 +41,5 @@ class InputEmbedding(nn.Module):
         self.dropout = Dropout(config.embedding_dropout)
 
     def forward(self, ids: Tensor, first: int = 0) -> Tensor:
-        """Maps ids (batch, length), whose positions begin at `first`, to (batch, length, d_model)."""
+        """Maps ids (batch, length), positions from `first` on, to (batch, length, d_model)."""
         return self.dropout(self.positions(self.token(ids), first))

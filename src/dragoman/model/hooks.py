@@ -24,9 +24,7 @@ def _find(model: Transformer, name: str) -> nn.Module:
         )
     modules = dict(model.named_modules())
     if name not in modules or not name:
-        raise InputError(
-            f"{name!r} is not a quantity of this model", nearest_hint(name, modules)
-        )
+        raise InputError(f"{name!r} is not a quantity of this model", nearest_hint(name, modules))
     return modules[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -185,14 +186,14 @@ class Decoder(Stack):
 
     def memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
         """Projects memory, (batch, source, d_model), once for each layer's cross-attention."""
-        return [layer.cross_attention.keys_values(memory) for layer in self.layers]
+        layers = cast("list[DecoderLayer]", self.layers)
+        return [layer.cross_attention.keys_values(memory) for layer in layers]
 
     def forward(
         self, x: Tensor, memory: Tensor, mask: AttentionMask, memory_mask: AttentionMask
     ) -> Tensor:
         """Maps embedded targets, (batch, target, d_model), to the same shape, all at once."""
-        for layer in self.layers:
-            keys_values = layer.cross_attention.keys_values(memory)
+        for layer, keys_values in zip(self.layers, self.memory_keys_values(memory), strict=True):
             x = self.run(layer, x, keys_values, mask, memory_mask)
         return self.final_norm(x)
 

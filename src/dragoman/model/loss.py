@@ -28,9 +28,7 @@ def label_smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: floa
     return LossSums(((1 - smoothing) * nll + smoothing * even).sum(), nll.sum(), correct.sum())
 
 
-def training_loss(
-    model: Transformer, source: Tensor, target: Tensor, smoothing: float
-) -> LossSums:
+def training_loss(model: Transformer, source: Tensor, target: Tensor, smoothing: float) -> LossSums:
     """Computes the loss of a batch under teacher forcing.
 
     Args:

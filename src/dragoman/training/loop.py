@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import platform
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from dragoman.checkpoint import Arrays, ModelFolder, Tokenizers, replacing
+from dragoman.checkpoint import Arrays, ModelFolder
 from dragoman.config import Config, InputError
 from dragoman.data.batching import Indices, plan_epoch
 from dragoman.data.encoded import EncodedCorpus, pad_batch
-from dragoman.data.preparation import TRAINING, Preparation, prepare
+from dragoman.data.preparation import TRAINING
 from dragoman.kernels.device import resolve_device, resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.training.card import model_card
 from dragoman.training.metrics import Event, MetricsFile, Report
 from dragoman.training.optimizer import build_optimizer
 from dragoman.training.schedule import learning_rate
-from dragoman.training.state import RunState, capture, restore
+from dragoman.training.setup import create, take_up
+from dragoman.training.state import RunState, Window, capture, restore
 from dragoman.training.step import Batch, StepResult, training_step
 from dragoman.training.validation import Validator, suspicion
-
-_FREE_ON_RESUME = ("max_steps", "max_hours", "patience", "log_every")
-"""Settings that may differ when a run goes on: they don't change what it learns."""
 
 
 def train(
@@ -63,97 +57,15 @@ def train(
         )
     if path.exists():
         folder = ModelFolder(path)
-        _take_up(folder, config)
+        take_up(folder, config)
     else:
-        folder = _create(path, config, from_model, report)
+        folder = create(path, config, from_model, report)
     run = TrainingRun(folder, place, report)
     try:
         run.go()
     finally:
         run.close()
     return path
-
-
-def _take_up(folder: ModelFolder, config: Config) -> None:
-    """Checks that the settings are those of the run, and writes those that may differ."""
-    stored = folder.read_config()
-    for section in ("model", "data", "training"):
-        ours, theirs = getattr(config, section), getattr(stored, section)
-        for field in dataclasses.fields(ours):
-            if field.name.endswith("vocab_size") or field.name in _FREE_ON_RESUME:
-                continue
-            value, kept = getattr(ours, field.name), getattr(theirs, field.name)
-            if value != kept:
-                raise InputError(
-                    f"{section}.{field.name} is {value!r}, but {folder.path} was started with "
-                    f"{kept!r}",
-                    "give the same settings as before, or start a new model with --from",
-                )
-    free = {name: getattr(config.training, name) for name in _FREE_ON_RESUME}
-    training = dataclasses.replace(stored.training, **free)
-    folder.replace_config(dataclasses.replace(stored, training=training))
-
-
-def _create(path: Path, config: Config, from_model: str | Path | None, report: Report) -> ModelFolder:
-    """Reads the data and makes the folder, whole or not at all."""
-    parent = None if from_model is None else ModelFolder(Path(from_model))
-    tokenizers = None if parent is None else parent.read_tokenizers()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        data = partial / "run" / "data"
-        data.mkdir(parents=True)
-        prepared = prepare(
-            config.data,
-            data,
-            None if tokenizers is None else (tokenizers.source, tokenizers.target),
-        )
-        tokenizers = Tokenizers(prepared.source_tokenizer, prepared.target_tokenizer)
-        config = _fit_vocabulary(config, tokenizers)
-        ModelFolder.write_description(partial, config, tokenizers)
-        plan_epoch(
-            EncodedCorpus.open(data / TRAINING).lengths,
-            config.training.batch_tokens,
-            config.training.seed,
-            0,
-        )
-        _write_json(partial / "run" / "environment.json", _environment())
-        _write_json(partial / "run" / "data.json", _data_summary(prepared))
-        if parent is not None:
-            weights = parent.read_weights()
-            Transformer(config.model).load_arrays(weights)
-            ModelFolder(partial).write_weights(weights)
-    report({"event": "data", **_data_summary(prepared)})
-    return ModelFolder(path)
-
-
-def _fit_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
-    sizes: dict[str, Any] = {
-        "source_vocab_size": len(tokenizers.source),
-        "target_vocab_size": len(tokenizers.target),
-    }
-    if not tokenizers.joint and config.model.tie == "source-target-output":
-        sizes["tie"] = "target-output"
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
-
-
-def _data_summary(prepared: Preparation) -> dict[str, Any]:
-    return {
-        "report": prepared.report,
-        "counts": prepared.counts,
-        "validation_pairs": prepared.num_validation,
-        "held_out": prepared.held_out,
-        "source_vocab_size": len(prepared.source_tokenizer),
-        "target_vocab_size": len(prepared.target_tokenizer),
-    }
-
-
-def _environment() -> dict[str, str]:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {"python": platform.python_version(), "torch": torch.__version__, "cpu": capability}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 class TrainingRun:
@@ -281,7 +193,7 @@ class TrainingRun:
                 "seconds_left": self._seconds_left(),
             }
         )
-        self.state.window = type(window)()
+        self.state.window = Window()
 
     def _seconds_left(self) -> float:
         training, elapsed = self.config.training, self._elapsed()

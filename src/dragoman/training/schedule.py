@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dragoman.config import TrainingConfig
 
 
@@ -15,10 +17,10 @@ def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:
     assert step >= 1
     warmup = config.warmup_steps
     if config.schedule == "noam":
-        slope = min(step**-0.5, step * warmup**-1.5)
-        return config.noam_factor * d_model**-0.5 * slope
+        slope = min(1 / math.sqrt(step), step / warmup / math.sqrt(warmup))
+        return config.noam_factor * slope / math.sqrt(d_model)
     if step < warmup:
         return config.peak_learning_rate * step / warmup
     if config.schedule == "constant":
         return config.peak_learning_rate
-    return config.peak_learning_rate * (max(warmup, 1) / step) ** 0.5
+    return config.peak_learning_rate * math.sqrt(max(warmup, 1) / step)

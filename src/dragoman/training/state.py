@@ -53,15 +53,11 @@ def capture(state: RunState, model: Transformer, optimizer: torch.optim.Adam) ->
     return Checkpoint(model.to_arrays(), arrays, dataclasses.asdict(state))
 
 
-def restore(
-    checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.Adam
-) -> RunState:
+def restore(checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.Adam) -> RunState:
     """Puts model, optimiser and random numbers back; returns where the run stood."""
     model.load_arrays(checkpoint.weights)
     load_optimizer(optimizer, model, checkpoint.optimizer)
     torch.set_rng_state(torch.from_numpy(np.array(checkpoint.optimizer[f"{_RANDOM}cpu"])))
     if torch.cuda.is_available() and f"{_RANDOM}cuda" in checkpoint.optimizer:
         torch.cuda.set_rng_state(torch.from_numpy(np.array(checkpoint.optimizer[f"{_RANDOM}cuda"])))
-    return RunState(
-        **{**checkpoint.state, "window": Window(**checkpoint.state["window"])}
-    )
+    return RunState(**{**checkpoint.state, "window": Window(**checkpoint.state["window"])})

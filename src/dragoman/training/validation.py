@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from dragoman.checkpoint import ModelFolder, Tokenizers
@@ -53,9 +54,7 @@ class Validator:
         """
         training = self.config.training
         forced = forced_scores(model, self.corpus, training.batch_tokens, training.label_smoothing)
-        translator = Translator(
-            TorchEngine(model), self.tokenizers.source, self.tokenizers.target
-        )
+        translator = Translator(TorchEngine(model), self.tokenizers.source, self.tokenizers.target)
         translations = [
             translation.text for translation in translator.translate(self.sources, beam_size=1)
         ]
@@ -73,9 +72,7 @@ class Validator:
             "bleu": bleu.value,
             "chrf": chrf.value,
             "signature": bleu.signature,
-            "samples": [
-                dict(zip(keys, row, strict=True)) for _, row in zip(range(_SAMPLES), rows)
-            ],
+            "samples": [dict(zip(keys, row, strict=True)) for row in islice(rows, _SAMPLES)],
         }
 
 

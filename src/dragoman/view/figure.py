@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.checkpoint import replacing
+from dragoman.data.atomic import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

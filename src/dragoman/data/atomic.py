@@ -1,0 +1,44 @@
+"""Files and folders that are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name to write a file or a folder under; it takes the place of path when whole.
+
+    Nothing that is there is touched before that, nor if the block raises.
+    """
+    holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    partial = holder / path.name
+    try:
+        yield partial
+        for written in (*partial.rglob("*"), partial) if partial.is_dir() else (partial,):
+            _sync(written)
+        if partial.is_dir() and path.exists():  # a folder can't be renamed onto another
+            path.rename(holder / "old")
+        partial.replace(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file or nothing."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
