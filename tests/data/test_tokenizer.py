@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,12 @@ def test_a_foreign_model_that_would_change_text_is_refused(
     )  # fmt: skip
     with pytest.raises(InputError, match=message):
         Tokenizer(model.getvalue())
+
+
+def test_an_error_in_the_text_comes_out_of_learning_as_it_is() -> None:
+    def broken() -> Iterator[str]:
+        yield "a b c"
+        raise InputError("line 2 is no text")
+
+    with pytest.raises(InputError, match=r"^line 2 is no text$"):
+        learn_tokenizer(broken(), 300)

@@ -44,8 +44,10 @@ class Progress:
         if self._bar is None:
             for line in self.describe(event):
                 say(line)
-        elif event["event"] == "log":
-            self._bar.update(self._task, completed=event["step"], status=_status(event))
+            return
+        self._bar.update(self._task, completed=event.get("step", 0))
+        if event["event"] == "log":
+            self._bar.update(self._task, status=_status(event))
         else:
             for line in self.describe(event):
                 self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)

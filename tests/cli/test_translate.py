@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.decoding.translator import Translation, Translator
+
+ODD = "a\u2028b\u0085c\x0bd\x0ce\rf\x1c\0g"
+"""Every character that `str.splitlines` takes for a line's end, and NUL."""
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every translation be its source."""
+
+    def translate(self: Translator, texts: list[str], *_: Any) -> list[Translation]:
+        return [Translation(text, 0.0, 0.0, []) for text in texts]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+
+
+def test_empty_lines_stay_empty_and_every_line_has_its_own(run: Any, model: Path) -> None:
+    finished = run("translate", model, stdin=b"a b\n\n\nb\n")
+    assert finished.status == 0
+    assert finished.out.count("\n") == 4
+    assert finished.out.split("\n")[1:3] == ["", ""]
+
+
+@pytest.mark.usefixtures("echo")
+def test_lines_end_at_newlines_and_nowhere_else(run: Any, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(f"{ODD}\n{ODD}\r\nlast".encode())
+    finished = run("translate", model, tmp_path / "text")
+    assert finished.out.split("\n") == [ODD, ODD, "last", ""]
+    assert run("translate", model, stdin=(tmp_path / "text").read_bytes()).out == finished.out
+
+
+def test_no_line_in_gives_no_line_out(run: Any, model: Path) -> None:
+    assert run("translate", model).out == ""
+
+
+def test_a_newline_inside_a_translation_does_not_make_two_lines(
+    run: Any, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Translation("one\ntwo", 0.0, 0.0, [])]
+    monkeypatch.setattr(Translator, "translate", lambda *_: found)
+    assert run("translate", model, stdin=b"x\n").out == "one two\n"
+    finished = run("translate", model, "--format", "jsonl", stdin=b"x\n")
+    assert json.loads(finished.out)["text"] == "one\ntwo"
+
+
+def test_the_size_of_the_buffer_changes_nothing(run: Any, model: Path) -> None:
+    lines = b"a b c\n\nb\nc d e f\na\n"
+    at_once = run("translate", model, stdin=lines).out
+    assert run("translate", model, "--buffer-lines", 2, stdin=lines).out == at_once
+
+
+def test_each_buffer_is_written_before_the_next_is_read(
+    run: Any, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def translate(self: Translator, texts: list[str], *_: Any) -> list[Translation]:
+        sizes.append(len(texts))
+        return [Translation(text, 0.0, 0.0, []) for text in texts]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    finished = run("translate", model, "--buffer-lines", 2, stdin=b"a\nb\nc\nd\n\xff\n")
+    assert sizes == [2, 2]
+    assert finished.out == "a\nb\nc\nd\n"
+    assert finished.error.startswith("error: standard input:5: byte 1 of the line is 0xff")
+
+
+def test_jsonl_has_the_keys_that_the_help_names(run: Any, model: Path) -> None:
+    options = ("--format", "jsonl", "--n-best", 3, "--alignment", "--max-output-extra", 5)
+    finished = run("translate", model, *options, stdin=b"a b\n\n")
+    full, empty = (json.loads(line) for line in finished.out.splitlines())
+    keys = ["text", "score", "log_probability", "tokens", "flags", "alternatives", "alignment"]
+    assert list(full) == list(empty) == keys
+    assert [list(each) for each in full["alternatives"]] == [keys[:5], keys[:5]]
+    assert {len(row) for row in full["alignment"]} == {3}  # a, b and EOS
+    assert (empty["text"], empty["alternatives"], empty["alignment"]) == ("", [], None)
+
+
+def test_what_is_cut_is_flagged_and_counted_at_the_end(run: Any, model: Path) -> None:
+    options = ("--max-source-length", 5, "--max-output-extra", 0, "--max-output-factor", 0.2)
+    lines = b"a b c d e f g h\na\n"
+    finished = run("translate", model, *options, "--format", "jsonl", stdin=lines)
+    long, short = (json.loads(line)["flags"] for line in finished.out.splitlines())
+    assert "source-cut" in long
+    assert "source-cut" not in short
+    assert "warning: cut 1 of the lines, accepted is 5 tokens\n" in finished.err
+
+
+def test_output_goes_to_a_file_of_its_own(run: Any, model: Path, tmp_path: Path) -> None:
+    finished = run("translate", model, "--output", tmp_path / "out", stdin=b"a\n\n")
+    assert finished.out == ""
+    assert (tmp_path / "out").read_text("utf-8").count("\n") == 2
+
+
+def test_an_output_that_could_not_be_finished_is_not_there(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_bytes(b"a\nb\xe9\n")
+    (tmp_path / "out").write_text("what was there before")
+    finished = run(
+        "translate", model, tmp_path / "text", "--output", tmp_path / "out", "--buffer-lines", 1
+    )
+    assert finished.status == 2
+    assert finished.error.startswith(f"error: {tmp_path / 'text'}:2: byte 2 of the line is 0xe9")
+    assert (tmp_path / "out").read_text("utf-8") == "what was there before"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("--n-best 2", "--n-best doesn't fit into plain text\nhint: use --format jsonl"),
+        ("--alignment", "--alignment doesn't fit into plain text\nhint: use --format jsonl"),
+        ("--n-best 9 --format jsonl", "decoding.n_best is 9, accepted is at most decoding.beam"),
+        ("--beam-size 0", "decoding.beam_size is 0, accepted is a number above 0"),
+        ("--beam-size x", "decoding.beam_size is 'x', accepted is a whole number"),
+        ("--length-penalty-form gnm", "decoding.length_penalty_form is 'gnm', accepted is one of"),
+        ("--output nowhere/out", "nowhere/out: there is no folder nowhere"),
+        ("--output .", ".: not a file, accepted is the name of one"),
+        ("nope", "nope: no such file"),
+    ],
+)
+def test_wrong_use_is_told(run: Any, model: Path, options: str, error: str) -> None:
+    finished = run("translate", model, *options.split(), stdin=b"a\n")
+    assert (finished.status, finished.out) == (2, "")
+    assert finished.error.startswith(f"error: {error}")
+
+
+@pytest.mark.parametrize("command", ["translate", "inspect", "average"])
+def test_a_folder_that_is_no_model_is_refused(run: Any, tmp_path: Path, command: str) -> None:
+    finished = run(command, tmp_path, stdin=b"a\n")
+    assert finished.status == 2
+    assert finished.error.startswith(f"error: {tmp_path}: not a model, for it has no config.toml")
+
+
+def test_threads_are_set_for_the_whole_process(
+    run: Any, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", asked.append)
+    assert run("translate", model, "--threads", 3, stdin=b"a\n").status == 0
+    assert asked == [3]
