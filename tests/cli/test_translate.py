@@ -57,6 +57,12 @@ def test_the_size_of_the_buffer_changes_nothing(run: Any, model: Path) -> None:
     assert run("translate", model, "--buffer-lines", 2, stdin=lines).out == at_once
 
 
+def test_a_closed_stdin_is_told(run: Any, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("io.TextIOWrapper", lambda _: None)
+    finished = run("translate", model)
+    assert finished.error == "error: standard input is closed\nhint: give a FILE"
+
+
 def test_each_buffer_is_written_before_the_next_is_read(
     run: Any, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

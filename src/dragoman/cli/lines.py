@@ -20,6 +20,8 @@ def read_input(file: str | None) -> Iterator[str]:
     """Yields the lines of a file, or of stdin as they come."""
     if file is not None:
         return read_lines(Path(file))
+    if sys.stdin is None:
+        raise InputError("standard input is closed", "give a FILE")
     return decode_lines(iter(_read_what_is_there, b""), "standard input")
 
 
