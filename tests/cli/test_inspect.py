@@ -52,7 +52,9 @@ def test_a_model_is_shown_as_it_was_trained(run: Any, model: Path, tmp_path: Pat
 
 
 def test_neither_a_model_nor_a_preset_names_the_nearest(run: Any) -> None:
-    finished = run("inspect", "smal")
+    finished = run("inspect", "smalll")
     assert finished.status == 2
-    assert finished.error.startswith("error: smal is neither a model nor a preset, the presets are")
+    assert finished.error.startswith(
+        "error: smalll is neither a model nor a preset, the presets are"
+    )
     assert finished.error.endswith("hint: did you mean small?")

@@ -45,12 +45,12 @@ def test_every_command_has_a_line_in_the_help() -> None:
 @pytest.mark.parametrize(
     ("line", "error", "hint"),
     [
-        ("trian m", "COMMAND is trian, accepted is one of demo, train,", "did you mean train?"),
+        ("trainn m", "COMMAND is trainn, accepted is one of demo, train,", "did you mean train?"),
         ("train m --sorce f", "--sorce is not an option", "did you mean --source?"),
         ("train m --model.dmodel 8", "--model.dmodel is not", "did you mean --model.d_model?"),
         ("train m --model.dmodel=8", "--model.dmodel is not", "did you mean --model.d_model?"),
         ("translate m --beam 3", "--beam is not an option", "did you mean --beam-size?"),
-        ("train m --preset smal", "--preset is smal, accepted is one of tiny, small", "small?"),
+        ("train m --preset smalll", "--preset is smalll, accepted is one of tiny, small", "small?"),
         ("translate m --device gpu", "--device is gpu, accepted is one of auto, cpu, cuda", ""),
         ("", "COMMAND: required, but not given", "see dragoman --help"),
         ("score m --source f", "--target: required, but not given", "see dragoman score --help"),

@@ -133,12 +133,12 @@ BAD_INPUT = {
     "one side": ("--source two", "data.source is given without data.target"),
     "no text": ("", "no training text is given"),
     "a wrong key": ("--config wrong.toml", "model.dmodel is not a setting"),
-    "a wrong section": ("--config section.toml", "modle is not a section of the settings"),
+    "a wrong section": ("--config section.toml", "modelx is not a section of the settings"),
     "no TOML": ("--config two", "two: not a TOML file"),
     "no file of settings": ("--config nope.toml", "nope.toml: no such file"),
     "a folder for settings": ("--config .", ".: Is a directory"),
     "a newer format": ("--config newer.toml", "newer.toml: format version 99, accepted is"),
-    "an unknown preset": ("--config preset.toml", "preset smal is unknown, accepted is one of"),
+    "an unknown preset": ("--config preset.toml", "preset smalll is unknown, accepted is one of"),
     "no number": ("--max-steps few", "training.max_steps is 'few', accepted is a whole number"),
     "impossible heads": ("--model.num_heads 3", "model.d_model is 256, accepted is a multiple of"),
     "impossible rate": ("--model.dropout 1", "model.dropout is 1.0, accepted is 0 or more and"),
@@ -159,8 +159,10 @@ def test_bad_input_gives_one_line_and_leaves_nothing_behind(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, two=b"a b\nc d\n", three=b"a\nb\nc\n", empty=b"", latin=b"ab\ncd\xe9\n")
     write(tmp_path, long=b"a\nb\n" + b"xyz " * 30 + b"\n")
-    write(tmp_path, **{"wrong.toml": b"[model]\ndmodel = 8\n", "section.toml": b"[modle]\n"})
-    write(tmp_path, **{"newer.toml": b"format_version = 99\n", "preset.toml": b'preset = "smal"\n'})
+    write(tmp_path, **{"wrong.toml": b"[model]\ndmodel = 8\n", "section.toml": b"[modelx]\n"})
+    write(
+        tmp_path, **{"newer.toml": b"format_version = 99\n", "preset.toml": b'preset = "smalll"\n'}
+    )
     write(tmp_path, **{"good.tsv": b"".join(b"s%d\tt%d\n" % (i, i) for i in range(300))})
     before = sorted(tmp_path.iterdir())
     line, error = BAD_INPUT[case]
@@ -171,7 +173,7 @@ def test_bad_input_gives_one_line_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    ("file", "hint"), [("[model]\ndmodel = 8\n", "model.d_model"), ("[modle]\n", "model")]
+    ("file", "hint"), [("[model]\ndmodel = 8\n", "model.d_model"), ("[modelx]\n", "model")]
 )
 def test_a_misspelt_key_of_a_file_names_the_nearest_right_one(
     run: Any, tmp_path: Path, file: str, hint: str
