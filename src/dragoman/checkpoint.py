@@ -214,9 +214,10 @@ def average_weights(models: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
     names = models[0].keys()
     if any(model.keys() != names for model in models):
         raise InputError("the checkpoints to average don't hold the same parameters")
+    # Even float64 sums depend on their order in the last digit, so each number's are sorted.
     return {
-        name: np.mean([model[name] for model in models], axis=0, dtype=np.float64).astype(
-            models[0][name].dtype
-        )
+        name: np.sort([model[name] for model in models], axis=0)
+        .mean(axis=0, dtype=np.float64)
+        .astype(models[0][name].dtype)
         for name in names
     }

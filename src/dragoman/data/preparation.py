@@ -48,20 +48,20 @@ class _Corpus:
     def read_training(self, cleaner: Cleaner) -> Iterator[Pair]:
         """Yields the pairs to train on; keeps some for validation where none were given."""
         config = self.config
-        held_out: list[Pair] = []
+        held_out: dict[Pair, None] = {}
         for pair in read_pairs(config.source, config.target, config.pairs):
             if cleaner.text_reason(*pair):
                 continue
             if (
                 self.held_out
-                and len(held_out) < config.held_out_most
                 and is_held_out(*pair, config.held_out_share)
+                and (pair in held_out or len(held_out) < config.held_out_most)
             ):
-                held_out.append(pair)
+                held_out[pair] = None
             else:
                 yield pair
         if self.held_out:
-            self.validation = held_out
+            self.validation = list(held_out)
 
 
 def _encode(

@@ -107,7 +107,7 @@ class TrainingRun:
             if self.state.step % self.config.training.validate_every == 0:
                 self._validate()
             reason = self._reason_to_stop()
-        if self.state.step % self.config.training.validate_every:
+        if self.state.step not in dict(self.folder.checkpoints()):
             self._validate()
         self._finish(reason)
 

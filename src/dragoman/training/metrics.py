@@ -10,13 +10,16 @@ from typing import Any
 Event = dict[str, Any]
 """A row of metrics.jsonl. Its key `event` says what it is:
 
-- `start`: parameters, pairs, what was left out of the data, where the run goes.
+- `start`: step, parameters, pairs, batches (of an epoch), precision, device.
 - `log`: step, epoch, loss and nll (nats per target token since the last), learning_rate,
   gradient_norm, tokens_per_second (real target tokens), seconds, seconds_left (None if unknown).
 - `validation`: step, weights (`latest` or `average`), loss, nll, perplexity, accuracy, bleu, chrf,
   signature, samples (source, reference, translation), seconds.
 - `warning`: step and message.
 - `end`: step, reason, weights (which were kept), seconds.
+
+A new run first reports `data`, kept in data.json instead: report (what was read and left out, in a
+line), counts, validation_pairs, held_out, source_vocab_size, target_vocab_size.
 """
 
 Report = Callable[[Event], None]

@@ -15,7 +15,7 @@ from dragoman.config import Config, InputError
 from dragoman.data.atomic import replacing
 from dragoman.data.batching import plan_epoch
 from dragoman.data.encoded import EncodedCorpus
-from dragoman.data.preparation import TRAINING, Preparation, prepare
+from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
 from dragoman.model.transformer import Transformer
 from dragoman.training.metrics import Report
 
@@ -30,10 +30,11 @@ def take_up(folder: ModelFolder, config: Config) -> None:
         InputError: naming the first setting that differs.
     """
     stored = folder.read_config()
+    config = _fit_vocabulary(config, folder.read_tokenizers())
     for section in ("model", "data", "training"):
         ours, theirs = getattr(config, section), getattr(stored, section)
         for field in dataclasses.fields(ours):
-            if field.name.endswith("vocab_size") or field.name in _FREE_ON_RESUME:
+            if field.name in _FREE_ON_RESUME:
                 continue
             value, kept = getattr(ours, field.name), getattr(theirs, field.name)
             if value != kept:
@@ -69,12 +70,7 @@ def create(
         tokenizers = Tokenizers(prepared.source_tokenizer, prepared.target_tokenizer)
         config = _fit_vocabulary(config, tokenizers)
         ModelFolder.write_description(partial, config, tokenizers)
-        plan_epoch(
-            EncodedCorpus.open(data / TRAINING).lengths,
-            config.training.batch_tokens,
-            config.training.seed,
-            0,
-        )
+        _require_room(config, data)
         _write_json(partial / "run" / "environment.json", _environment())
         _write_json(partial / "run" / "data.json", _data_summary(prepared))
         if parent is not None:
@@ -93,6 +89,20 @@ def _fit_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
     if not tokenizers.joint and config.model.tie == "source-target-output":
         sizes["tie"] = "target-output"
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
+
+
+def _require_room(config: Config, data: Path) -> None:
+    """Checks before the first step that a batch and the learned positions hold every sentence."""
+    lengths = {name: EncodedCorpus.open(data / name).lengths for name in (TRAINING, VALIDATION)}
+    plan_epoch(lengths[TRAINING], config.training.batch_tokens, config.training.seed, 0)
+    for name, found in lengths.items():
+        longest, most = int(found.max()), config.model.max_positions
+        if config.model.positions == "learned" and longest > most:
+            raise InputError(
+                f"the longest {name} sentence has {longest} tokens, model.max_positions is {most}, "
+                f"accepted is at least {longest}, for positions are learned",
+                "data.max_length leaves long training sentences out",
+            )
 
 
 def _data_summary(prepared: Preparation) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.checkpoint import Checkpoint, ModelFolder
+from dragoman.config import Config, InputError
+from dragoman.training.metrics import Event, read_metrics
+
+from .runs import run_and_listen, toy_run
+
+TIMES = ("seconds", "seconds_left", "tokens_per_second", "metrics_bytes")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("resume")
+
+
+def config_of(place: Path, max_steps: int = 20) -> Config:
+    training = {"accumulation": 2, "label_smoothing": 0.1, "max_steps": max_steps}
+    dropout = dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), 0.2)
+    return toy_run(place, training=training, model=dropout)
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> Path:
+    """A run of 20 steps in one sitting."""
+    run_and_listen(place / "whole", config_of(place))
+    return place / "whole"
+
+
+def last(path: Path) -> Checkpoint:
+    folder = ModelFolder(path)
+    return folder.read_checkpoint(folder.checkpoints()[-1][1])
+
+
+def without_times(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: without_times(value) if isinstance(value, dict) else value
+        for key, value in row.items()
+        if key not in TIMES
+    }
+
+
+def told(path: Path) -> list[Event]:
+    events = read_metrics(path / "run" / "metrics.jsonl")
+    return [without_times(each) for each in events if each["event"] in ("log", "validation")]
+
+
+def assert_equal_to_the_last_bit(path: Path, whole: Path) -> None:
+    ours, theirs = last(path), last(whole)
+    for mine, other in ((ours.weights, theirs.weights), (ours.optimizer, theirs.optimizer)):
+        assert mine.keys() == other.keys()
+        assert all(np.array_equal(mine[name], other[name]) for name in mine)
+    assert without_times(ours.state) == without_times(theirs.state)
+    assert told(path) == told(whole)
+    weights = (ModelFolder(each).path / "weights.safetensors" for each in (path, whole))
+    first, second = (each.read_bytes() for each in weights)
+    assert first == second
+
+
+def test_the_tested_run_ends_inside_a_later_epoch(whole: Path) -> None:
+    start, *_ = read_metrics(whole / "run" / "metrics.jsonl")
+    state = last(whole).state
+    assert state["epoch"] >= 1
+    assert 0 < state["position"] < start["batches"]
+
+
+def test_ten_steps_and_ten_more_are_twenty_steps_bit_for_bit(place: Path, whole: Path) -> None:
+    run_and_listen(place / "halves", config_of(place, max_steps=10))
+    run_and_listen(place / "halves", config_of(place), resume=True)
+    assert_equal_to_the_last_bit(place / "halves", whole)
+
+
+@pytest.mark.parametrize("killed_at", [3, 12, 18])
+def test_a_run_killed_at_any_step_goes_on_from_its_last_checkpoint(
+    place: Path, whole: Path, killed_at: int
+) -> None:
+    path = place / f"killed-at-{killed_at}"
+    with pytest.raises(KeyboardInterrupt):
+        run_and_listen(path, config_of(place), stop_at=killed_at)
+    run_and_listen(path, config_of(place), resume=True)
+    assert_equal_to_the_last_bit(path, whole)
+
+
+@pytest.mark.parametrize("max_steps", [5, 7])
+def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path, max_steps: int) -> None:
+    config = toy_run(tmp_path, training={"max_steps": max_steps})
+    run_and_listen(tmp_path / "m", config)
+    weights, state = (
+        (tmp_path / "m" / "weights.safetensors").read_bytes(),
+        last(tmp_path / "m").state,
+    )
+    rows = told(tmp_path / "m")
+    events = run_and_listen(tmp_path / "m", config, resume=True)
+    assert [each["event"] for each in events] == ["start", "validation", "end"]
+    assert (tmp_path / "m" / "weights.safetensors").read_bytes() == weights
+    assert last(tmp_path / "m").state == state
+    assert told(tmp_path / "m") == rows
+
+
+def test_resume_where_there_is_no_model_starts_one(tmp_path: Path) -> None:
+    run_and_listen(tmp_path / "new", toy_run(tmp_path, training={"max_steps": 1}), resume=True)
+    assert ModelFolder(tmp_path / "new").has_weights()
+
+
+def test_resume_with_another_setting_names_it_and_both_values(place: Path, whole: Path) -> None:
+    other = toy_run(place, model={"d_ff": 17})
+    with pytest.raises(InputError, match=r"model\.d_ff is 17, but .* was started with 13"):
+        run_and_listen(whole, other, resume=True)
+
+
+def test_a_run_with_a_tokenizer_for_each_side_can_be_resumed(tmp_path: Path) -> None:
+    data = {"joint_vocabulary": False}
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, data=data, training={"max_steps": 2}))
+    events = run_and_listen(tmp_path / "m", toy_run(tmp_path, data=data), resume=True)
+    assert events[-1]["step"] == 7
+    assert ModelFolder(tmp_path / "m").read_config().model.tie == "target-output"
