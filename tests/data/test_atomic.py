@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.data.atomic import replacing, write_text
+
+
+def write_half(path: Path, error: BaseException) -> None:
+    """Fails in the midst of writing a file."""
+    with replacing(path) as partial:
+        partial.write_text("half of the n", "utf-8")
+        raise error
+
+
+def test_a_file_takes_the_place_of_the_old_one_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old", "utf-8")
+    with replacing(path) as partial:
+        partial.write_text("new", "utf-8")
+        assert path.read_text("utf-8") == "old"
+    assert path.read_text("utf-8") == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old", "utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        write_half(path, KeyboardInterrupt())
+    assert path.read_text("utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_exception_leaves_nothing_where_there_was_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="disk full"):
+        write_half(tmp_path / "file", OSError("disk full"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_takes_the_place_of_the_old_one_with_all_that_was_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").touch()
+    with replacing(path) as partial:
+        (partial / "deep").mkdir(parents=True)
+        (partial / "deep" / "new").write_text("new", "utf-8")
+    assert [each.relative_to(path).as_posix() for each in path.rglob("*")] == ["deep", "deep/new"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_writes_nothing_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old", "utf-8")
+    with pytest.raises(FileNotFoundError), replacing(path):
+        pass
+    assert path.read_text("utf-8") == "old"
+
+
+def test_text_is_written_as_utf_8_with_its_own_line_ends(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "ü\u2028\n")
+    assert (tmp_path / "file").read_bytes() == "ü\u2028\n".encode()
