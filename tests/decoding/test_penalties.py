@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.decoding.penalties import attainable_scores, length_penalty
+from dragoman.decoding.beam import attainable_scores
+from dragoman.decoding.penalties import length_penalty
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
 from dragoman.config import EOS, PAD, DecodingConfig
 from dragoman.decoding.constraints import NEVER, extend, output_limits
 from dragoman.decoding.engine import CUT, Hypothesis
-from dragoman.decoding.penalties import attainable_scores, length_penalty
+from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.stepper import State, Stepper
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True)
@@ -108,6 +105,25 @@ def done(state: BeamState, config: DecodingConfig) -> Bool[Tensor, " batch"]:
         state.log_probs.double(), _penalty(length + 1, config), state.limit_penalties
     )
     return (state.limits <= length) | (bounds.amax(dim=1) <= state.finished_scores[:, -1])
+
+
+def attainable_scores(
+    log_probs: Float[Tensor, "batch beam"],
+    next_penalty: float,
+    limit_penalties: Float[Tensor, " batch"],
+) -> Float[Tensor, "batch beam"]:
+    """Returns a bound on the scores that unfinished hypotheses can still reach.
+
+    A log-probability only falls, and the penalty is monotone in the length; so the best case is
+    that no further token costs anything and the hypothesis ends either at its next token or at the
+    longest length allowed, whatever the sign of alpha.
+
+    Args:
+        log_probs: of the hypotheses so far.
+        next_penalty: the length penalty of one token more.
+        limit_penalties: the length penalty of each sentence's longest output.
+    """
+    return (log_probs / next_penalty).maximum(log_probs / limit_penalties[:, None])
 
 
 def keep(state: BeamState, lines: list[int]) -> BeamState:

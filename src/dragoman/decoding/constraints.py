@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from dragoman.config import BOS, PAD, DecodingConfig
 from dragoman.decoding.stepper import Stepper
-
-if TYPE_CHECKING:
-    from jaxtyping import Float, Int
 
 NEVER = float("-inf")
 """The log-probability of what can't be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ class Hypothesis:
         return dataclasses.replace(self, flags=(*self.flags, *flags))
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs a model. Ids go in WITHOUT EOS: the engine appends it to sources and targets."""
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.config import PAD
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
-if TYPE_CHECKING:
-    from jaxtyping import Float, Int
-
 State = TypeVar("State")
 
 
+@runtime_checkable
 class Stepper(Protocol[State]):
     """Gives the probabilities of next tokens. A search knows nothing else of a model.
 

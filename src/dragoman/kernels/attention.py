@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from dragoman.kernels.dropout import dropout as drop
 
 
 def fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
+    query: Float[Tensor, "batch heads query d_k"],
+    key: Float[Tensor, "batch heads key d_k"],
+    value: Float[Tensor, "batch heads key d_v"],
+    mask: Bool[Tensor, "..."] | None,
     *,
     scale: float,
-    bias: Tensor | None = None,
+    bias: Float[Tensor, "..."] | None = None,
     dropout: float = 0.0,
-) -> Tensor:
+) -> Float[Tensor, "batch heads query d_v"]:
     """Computes softmax(scale QK^T + bias) V where mask allows.
 
     Two batched products around an in-place mask: on a CPU, forward and backward together, several

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 _CHUNK_ELEMENTS = 1 << 21
@@ -79,7 +80,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def projected_cross_entropy(
-    hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
+    hidden: Float[Tensor, "tokens d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    target: Int[Tensor, " tokens"],
+    smoothing: float,
 ) -> LossSums:
     """Computes the label-smoothed cross-entropy of the logits `hidden @ weight.T`.
 

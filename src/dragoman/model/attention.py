@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
@@ -13,7 +14,7 @@ from dragoman.kernels.dropout import Dropout
 from dragoman.model.masks import AttentionMask
 from dragoman.model.positions import RelativePositions
 
-KeysValues = tuple[Tensor, Tensor]
+KeysValues = tuple[Float[Tensor, "batch heads key d_k"], Float[Tensor, "batch heads key d_v"]]
 """Projected keys (batch, heads, key, d_k) and values (batch, heads, key, d_v)."""
 
 
@@ -22,16 +23,16 @@ def _unchanged(x: Tensor) -> Tensor:
 
 
 def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query: Float[Tensor, "... query d_k"],
+    key: Float[Tensor, "... key d_k"],
+    value: Float[Tensor, "... key d_v"],
     mask: Tensor | None = None,
     *,
     scale: float | None = None,
     bias: Tensor | None = None,
     on_scores: Callable[[Tensor], Tensor] = _unchanged,
     on_weights: Callable[[Tensor], Tensor] = _unchanged,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Float[Tensor, "... query d_v"], Float[Tensor, "... query key"]]:
     """Computes Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (equation 1).
 
     Args:
@@ -88,14 +89,18 @@ class MultiHeadAttention(nn.Module):
         self.weights = nn.Identity()
         self.context = nn.Identity()
 
-    def keys_values(self, x: Tensor, first: int = 0) -> KeysValues:
+    def keys_values(self, x: Float[Tensor, "batch key d_model"], first: int = 0) -> KeysValues:
         """Projects x, (batch, key, d_model), whose positions begin at `first`."""
         keys = self._split_heads(self.k_proj(x))
         return self.positions.rotate(keys, first), self._split_heads(self.v_proj(x))
 
     def forward(
-        self, x: Tensor, keys_values: KeysValues, mask: AttentionMask, first: int = 0
-    ) -> Tensor:
+        self,
+        x: Float[Tensor, "rows query d_model"],
+        keys_values: KeysValues,
+        mask: AttentionMask,
+        first: int = 0,
+    ) -> Float[Tensor, "rows query d_model"]:
         """Lets each position of x look into the keys and fetch from the values.
 
         Args:
@@ -114,7 +119,13 @@ class MultiHeadAttention(nn.Module):
         context = self.context(self.attend(queries, keys, values, mask))
         return self.out_proj(context.transpose(1, 2).flatten(2)).view_as(x)
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
+    def attend(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+        values: Float[Tensor, "batch heads key d_v"],
+        mask: AttentionMask,
+    ) -> Float[Tensor, "batch heads query d_v"]:
         """Returns the context, (batch, heads, query, d_v)."""
         context, _ = scaled_dot_product_attention(
             queries,
@@ -137,14 +148,20 @@ class NoAttention(nn.Module):
     """Has no parameters: stands where a layer leaves its cross-attention out."""
 
     def keys_values(self, x: Tensor, first: int = 0) -> KeysValues:
-        """Returns x twice, for there is nothing to project."""
-        return x, x
+        """Returns x twice, as of one head, for there is nothing to project."""
+        return x[:, None], x[:, None]
 
 
 class FusedMultiHeadAttention(MultiHeadAttention):
     """The same through the kernel, which shows nobody its weights."""
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: AttentionMask) -> Tensor:
+    def attend(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+        values: Float[Tensor, "batch heads key d_v"],
+        mask: AttentionMask,
+    ) -> Float[Tensor, "batch heads query d_v"]:
         return fused_attention(
             queries,
             keys,

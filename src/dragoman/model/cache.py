@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from dragoman.model.attention import KeysValues
@@ -20,14 +21,14 @@ class LayerCache:
     past: KeysValues | None = None
     """Of the tokens so far: (batch * width, heads, length, d_k) and d_v."""
 
-    def extend(self, keys_values: KeysValues) -> KeysValues:
+    def extend(self, newest: tuple[Tensor, Tensor]) -> KeysValues:
         """Adds the newest token's keys and values; returns all so far."""
-        if self.past is not None:
-            keys, values = keys_values
-            past_keys, past_values = self.past
-            keys_values = torch.cat([past_keys, keys], 2), torch.cat([past_values, values], 2)
-        self.past = keys_values
-        return keys_values
+        if self.past is None:
+            self.past = newest
+        else:
+            keys, values = (torch.cat(pair, 2) for pair in zip(self.past, newest, strict=True))
+            self.past = keys, values
+        return self.past
 
 
 @dataclass
@@ -35,7 +36,7 @@ class DecoderCache:
     """The state of `batch` sentences with `width` hypotheses each, `length` tokens on."""
 
     layers: list[LayerCache]
-    memory_lengths: Tensor | None
+    memory_lengths: Int[Tensor, " batch"] | None
     """(batch,): how many source positions are real; None where padding isn't masked."""
     width: int = 1
     length: int = 0
@@ -44,7 +45,7 @@ class DecoderCache:
     def __post_init__(self) -> None:
         self.memory_mask = AttentionMask(self.memory_lengths)
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Int[Tensor, "kept_batch kept_width"]) -> None:
         """Keeps and reorders hypotheses.
 
         Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.config import PAD, ModelConfig
@@ -19,15 +20,15 @@ class TokenEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
         self.scale = config.d_model**0.5 if config.embedding_scale else 1.0
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Maps ids (batch, length) to (batch, length, d_model)."""
+    def forward(self, ids: Int[Tensor, "*dims"]) -> Float[Tensor, "*dims d_model"]:
+        """Maps each id to its vector."""
         return F.embedding(ids, self.weight) * self.scale
 
 
 class ZeroStartEmbedding(TokenEmbedding):
     """Gives PAD the zero vector: the first input of tensor2tensor's decoder."""
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Int[Tensor, "*dims"]) -> Float[Tensor, "*dims d_model"]:
         return super().forward(ids) * (ids != PAD)[..., None]
 
 
@@ -40,6 +41,8 @@ class InputEmbedding(nn.Module):
         self.positions = build_positions(config)
         self.dropout = Dropout(config.embedding_dropout)
 
-    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
+    def forward(
+        self, ids: Int[Tensor, "batch length"], first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
         """Maps ids (batch, length), positions from `first` on, to (batch, length, d_model)."""
         return self.dropout(self.positions(self.token(ids), first))

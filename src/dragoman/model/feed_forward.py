@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
@@ -19,7 +20,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.feed_forward_dropout)
         self.out_proj = nn.Linear(config.d_ff, config.d_model)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """Maps (..., d_model) to the same shape."""
         return self.out_proj(self.dropout(self.activation(self.in_proj(x))))
 
@@ -34,7 +35,7 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(config.feed_forward_dropout)
         self.out_proj = nn.Linear(config.d_ff, config.d_model, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """Maps (..., d_model) to the same shape."""
         return self.out_proj(self.dropout(F.silu(self.gate_proj(x)) * self.in_proj(x)))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -97,7 +98,9 @@ class EncoderLayer(nn.Module):
         self.self_attention_connection = build_connection(config)
         self.feed_forward_connection = build_connection(config, config.feed_forward != "none")
 
-    def forward(self, x: Tensor, mask: AttentionMask) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch source d_model"], mask: AttentionMask
+    ) -> Float[Tensor, "batch source d_model"]:
         """Maps (batch, source, d_model) to the same shape."""
         attention = self.self_attention
         x = self.self_attention_connection(
@@ -122,13 +125,13 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
+        x: Float[Tensor, "rows target d_model"],
         memory: KeysValues,
         mask: AttentionMask,
         memory_mask: AttentionMask,
         cache: LayerCache | None = None,
         first: int = 0,
-    ) -> Tensor:
+    ) -> Float[Tensor, "rows target d_model"]:
         """Maps (batch, target, d_model) to the same shape.
 
         Args:
@@ -174,7 +177,9 @@ class Stack(nn.Module):
 class Encoder(Stack):
     """The encoder's stack."""
 
-    def forward(self, x: Tensor, mask: AttentionMask) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch source d_model"], mask: AttentionMask
+    ) -> Float[Tensor, "batch source d_model"]:
         """Maps embedded sources, (batch, source, d_model), to memory of the same shape."""
         for layer in self.layers:
             x = self.run(layer, x, mask)
@@ -184,22 +189,30 @@ class Encoder(Stack):
 class Decoder(Stack):
     """The decoder's stack."""
 
-    def memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
+    def memory_keys_values(self, memory: Float[Tensor, "batch source d_model"]) -> list[KeysValues]:
         """Projects memory, (batch, source, d_model), once for each layer's cross-attention."""
         layers = cast("list[DecoderLayer]", self.layers)
         return [layer.cross_attention.keys_values(memory) for layer in layers]
 
     def forward(
-        self, x: Tensor, memory: Tensor, mask: AttentionMask, memory_mask: AttentionMask
-    ) -> Tensor:
+        self,
+        x: Float[Tensor, "batch target d_model"],
+        memory: Float[Tensor, "batch source d_model"],
+        mask: AttentionMask,
+        memory_mask: AttentionMask,
+    ) -> Float[Tensor, "batch target d_model"]:
         """Maps embedded targets, (batch, target, d_model), to the same shape, all at once."""
         for layer, keys_values in zip(self.layers, self.memory_keys_values(memory), strict=True):
             x = self.run(layer, x, keys_values, mask, memory_mask)
         return self.final_norm(x)
 
     def step(
-        self, x: Tensor, caches: list[LayerCache], memory_mask: AttentionMask, first: int
-    ) -> Tensor:
+        self,
+        x: Float[Tensor, "rows 1 d_model"],
+        caches: list[LayerCache],
+        memory_mask: AttentionMask,
+        first: int,
+    ) -> Float[Tensor, "rows 1 d_model"]:
         """Maps the newest embedded tokens, (batch * width, 1, d_model), to the same shape."""
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, cache.memory, AttentionMask(), memory_mask, cache, first)

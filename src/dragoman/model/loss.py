@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from dragoman.config import PAD
@@ -9,7 +10,11 @@ from dragoman.kernels.cross_entropy import LossSums, projected_cross_entropy
 from dragoman.model.transformer import Transformer
 
 
-def label_smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> LossSums:
+def label_smoothed_cross_entropy(
+    logits: Float[Tensor, "batch target vocab"],
+    target: Int[Tensor, "batch target"],
+    smoothing: float,
+) -> LossSums:
     """Computes the cross-entropy against (1 - eps) onehot(target) + eps / V, summed over tokens.
 
     The eps is spread over all V entries of the vocabulary, the right one included, as in
@@ -28,7 +33,12 @@ def label_smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: floa
     return LossSums(((1 - smoothing) * nll + smoothing * even).sum(), nll.sum(), correct.sum())
 
 
-def training_loss(model: Transformer, source: Tensor, target: Tensor, smoothing: float) -> LossSums:
+def training_loss(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    target: Int[Tensor, "batch target"],
+    smoothing: float,
+) -> LossSums:
     """Computes the loss of a batch under teacher forcing.
 
     Args:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dragoman.config import PAD
 
 
-def sequence_lengths(ids: Tensor) -> Tensor:
+def sequence_lengths(ids: Int[Tensor, "batch length"]) -> Int[Tensor, " batch"]:
     """Returns how many tokens of each row stand before its padding.
 
     Args:
@@ -30,7 +31,7 @@ class AttentionMask:
     A kernel realises it, so that no matrix is made where none is needed.
     """
 
-    key_lengths: Tensor | None = None
+    key_lengths: Int[Tensor, " batch"] | None = None
     """(batch,): keys at and behind a row's length are padding; None: there is no padding."""
     causal: bool = False
     """Whether a query sees no key behind its own position (section 3.2.3)."""
@@ -38,7 +39,11 @@ class AttentionMask:
         default_factory=dict, repr=False, compare=False
     )
 
-    def realise(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+    def realise(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+    ) -> Bool[Tensor, "#batch 1 #query key"] | None:
         """Makes the matrix, (batch or 1, 1, query, key), or None where all see all.
 
         The last query stands at the last key: with cached keys the queries are the newest tokens.

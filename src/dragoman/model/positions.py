@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Float64, Shaped
 from torch import Tensor, nn
 
 from dragoman.config import InputError, ModelConfig
 
 
 def sinusoidal_positions(
-    positions: Tensor, d_model: int, *, layout: str = "interleaved", denominator: str = "d"
-) -> Tensor:
+    positions: Shaped[Tensor, " length"],
+    d_model: int,
+    *,
+    layout: str = "interleaved",
+    denominator: str = "d",
+) -> Float64[Tensor, "length {d_model}"]:
     """Computes PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same).
 
     Args:
@@ -42,7 +47,9 @@ class SinusoidalPositions(nn.Module):
         self.layout = config.sinusoid_layout
         self.denominator = config.sinusoid_denominator
 
-    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
         """Adds the positions from `first` on to x, (batch, length, d_model)."""
         start = self.first_position + first
         positions = torch.arange(start, start + x.shape[1], device=x.device)
@@ -63,7 +70,9 @@ class LearnedPositions(nn.Module):
             torch.empty(self.first_position + self.max_positions, config.d_model)
         )
 
-    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
         """Adds the positions from `first` on to x, (batch, length, d_model).
 
         Raises:
@@ -81,14 +90,18 @@ class LearnedPositions(nn.Module):
 class NoPositions(nn.Module):
     """Adds nothing: order is unknown, or comes in through self-attention."""
 
-    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
         return x
 
 
 class RelativePositions(nn.Module):
     """What self-attention does with the distance of two tokens: here, nothing."""
 
-    def rotate(self, x: Tensor, first: int) -> Tensor:
+    def rotate(
+        self, x: Float[Tensor, "batch heads length d_k"], first: int
+    ) -> Float[Tensor, "batch heads length d_k"]:
         """Turns queries or keys, (batch, heads, length, d_k), whose positions begin at `first`."""
         return x
 
@@ -100,7 +113,9 @@ class RelativePositions(nn.Module):
 class RotaryPositions(RelativePositions):
     """Turns each pair of dimensions by an angle that grows with the position (Su et al. 2021)."""
 
-    def rotate(self, x: Tensor, first: int) -> Tensor:
+    def rotate(
+        self, x: Float[Tensor, "batch heads length d_k"], first: int
+    ) -> Float[Tensor, "batch heads length d_k"]:
         positions = torch.arange(first, first + x.shape[-2], device=x.device)
         sin, cos = (
             sinusoidal_positions(positions, x.shape[-1])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
@@ -71,7 +72,9 @@ class Transformer(nn.Module):
         """The pre-softmax projection, (vocab, d_model): logits are hidden @ output_weight.T."""
         return self.output_embedding.weight
 
-    def forward(self, source: Tensor, target_input: Tensor) -> Tensor:
+    def forward(
+        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target vocab"]:
         """Returns logits, (batch, target, vocab), of each next token under teacher forcing.
 
         Args:
@@ -80,19 +83,23 @@ class Transformer(nn.Module):
         """
         return F.linear(self.hidden(source, target_input), self.output_weight)
 
-    def hidden(self, source: Tensor, target_input: Tensor) -> Tensor:
+    def hidden(
+        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target d_model"]:
         """Returns the decoder's output before the projection, (batch, target, d_model)."""
         memory, memory_mask = self.encode(source)
         x = self.target_embedding(target_input)
         return self.decoder(x, memory, self._target_mask(target_input), memory_mask)
 
-    def encode(self, source: Tensor) -> tuple[Tensor, AttentionMask]:
+    def encode(
+        self, source: Int[Tensor, "batch source"]
+    ) -> tuple[Float[Tensor, "batch source d_model"], AttentionMask]:
         """Returns memory, (batch, source, d_model), and who may attend to it."""
         lengths = sequence_lengths(source) if self.config.padding_mask else None
         mask = AttentionMask(lengths)
         return self.encoder(self.source_embedding(source), mask), mask
 
-    def decoder_input(self, target: Tensor) -> Tensor:
+    def decoder_input(self, target: Int[Tensor, "batch target"]) -> Int[Tensor, "batch target"]:
         """Shifts target, (batch, target), one to the right, behind the start token.
 
         EOS is never read: where a shorter row would show it, there is padding.
@@ -101,13 +108,15 @@ class Transformer(nn.Module):
         shifted = target[:, :-1]
         return torch.cat([start, shifted.masked_fill(shifted == EOS, PAD)], dim=1)
 
-    def start(self, source: Tensor) -> DecoderCache:
+    def start(self, source: Int[Tensor, "batch source"]) -> DecoderCache:
         """Encodes sources and makes the cache from which `step` decodes."""
         memory, mask = self.encode(source)
         layers = [LayerCache(kv) for kv in self.decoder.memory_keys_values(memory)]
         return DecoderCache(layers, mask.key_lengths)
 
-    def step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
+    def step(
+        self, tokens: Int[Tensor, "batch width"], cache: DecoderCache
+    ) -> Float[Tensor, "batch width vocab"]:
         """Reads one more token of each hypothesis; the cache advances.
 
         Args:

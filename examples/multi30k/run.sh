@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Trains on Multi30k English-German from the raw text and scores the test sets.
+#
+#   examples/multi30k/run.sh DATA [MODEL]
+#
+# DATA is a folder with the task's raw text, gzipped: train, val, test_2016_flickr,
+# test_2017_flickr and test_2017_mscoco, each as NAME.en.gz and NAME.de.gz. Everything is chosen on
+# val: how many checkpoints are averaged and the length penalty. The tests are read once, at the end.
+set -euo pipefail
+
+data=${1:?usage: run.sh DATA [MODEL]}
+model=${2:-multi30k-en-de}
+here=$(dirname "$0")
+search=(--beam-size 5 --length-penalty-form power)
+
+# translate NAME PENALTY: writes MODEL/run/NAME.de
+translate() {
+    dragoman translate "$model" "$data/$1.en.gz" --output "$model/run/$1.de" \
+        "${search[@]}" --length-penalty "$2" 2>/dev/null
+}
+
+# measure NAME METRIC...: scores MODEL/run/NAME.de
+measure() {
+    dragoman evaluate --hypotheses "$model/run/$1.de" --reference "$data/$1.de.gz" \
+        --target-language de --metrics "${@:2}" --format json
+}
+
+# value: the first score of what measure prints
+value() {
+    python -c 'import json, sys; print(json.load(sys.stdin)[0]["value"])'
+}
+
+dragoman train "$model" --config "$here/recipe.toml" \
+    --source "$data/train.en.gz" --target "$data/train.de.gz" \
+    --valid-source "$data/val.en.gz" --valid-target "$data/val.de.gz"
+
+best=0
+for last in 5 10; do
+    dragoman average "$model" --last "$last"
+    for penalty in 0.6 1.0 1.4; do
+        translate val "$penalty"
+        bleu=$(measure val multi-bleu-lc | value)
+        echo "val: average of $last, length penalty $penalty: $bleu"
+        if python -c "import sys; sys.exit(not $bleu > $best)"; then
+            best=$bleu best_last=$last best_penalty=$penalty
+        fi
+    done
+done
+echo "chosen on val: average of $best_last, length penalty $best_penalty"
+
+dragoman average "$model" --last "$best_last"
+for name in test_2016_flickr test_2017_flickr test_2017_mscoco; do
+    translate "$name" "$best_penalty"
+    echo "$name"
+    measure "$name" multi-bleu-lc bleu chrf
+done
