@@ -49,7 +49,7 @@ def share_exact(run: FinishedRun, pairs: Pairs) -> float:
 
 
 def test_copying_is_learnt_to_the_last_symbol(tmp_path: Path) -> None:
-    assert share_exact(*learn(tmp_path, "copy", (3, 5), steps=250)) >= 0.999
+    assert share_exact(*learn(tmp_path, "copy", (3, 5), steps=200)) >= 0.999
 
 
 def test_reversing_is_learnt_to_the_last_symbol(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_reversing_is_learnt_to_the_last_symbol(tmp_path: Path) -> None:
 
 
 def test_reversing_can_not_be_learnt_without_positions(tmp_path: Path) -> None:
-    run, unseen = learn(tmp_path, "reverse", (3, 5), steps=200, positions="none")
+    run, unseen = learn(tmp_path, "reverse", (3, 5), steps=150, positions="none")
     assert share_exact(run, unseen) < 0.3
 
 
