@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -22,8 +22,11 @@ def _sync(path: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a name to write a file or a folder under; it takes the place of path when whole.
 
-    Nothing that is there is touched before that, nor if the block raises.
+    Nothing that is there is touched before that, nor if the block raises. Folders missing above
+    path are made, and go again if the block raises.
     """
+    made = [parent for parent in path.parents if not parent.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     partial = holder / path.name
     try:
@@ -34,8 +37,13 @@ def replacing(path: Path) -> Iterator[Path]:
             path.rename(holder / "old")
         partial.replace(path)
         _sync(path.parent)
-    finally:
+    except BaseException:
         shutil.rmtree(holder, ignore_errors=True)
+        for parent in made:
+            with suppress(OSError):  # another process may have put something there
+                parent.rmdir()
+        raise
+    shutil.rmtree(holder)
 
 
 def write_text(path: Path, text: str) -> None:

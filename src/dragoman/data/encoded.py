@@ -68,7 +68,6 @@ class EncodedCorpus:
             pairs: (source ids, target ids).
             vocab_size: Entries of the larger vocabulary; decides how wide an id is stored.
         """
-        folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing(folder) as partial:
             partial.mkdir()
             _write_files(partial, pairs, "<u2" if vocab_size <= 1 << 16 else "<u4")

@@ -58,7 +58,6 @@ def create(
     """
     parent = None if from_model is None else ModelFolder(Path(from_model))
     tokenizers = None if parent is None else parent.read_tokenizers()
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         data = partial / "run" / "data"
         data.mkdir(parents=True)
@@ -73,9 +72,10 @@ def create(
         _require_room(config, data)
         _write_json(partial / "run" / "environment.json", _environment())
         _write_json(partial / "run" / "data.json", _data_summary(prepared))
+        model = Transformer(config.model)  # what doesn't fit into memory leaves nothing behind
         if parent is not None:
             weights = parent.read_weights()
-            Transformer(config.model).load_arrays(weights)
+            model.load_arrays(weights)
             ModelFolder(partial).write_weights(weights)
     report({"event": "data", **_data_summary(prepared)})
     return ModelFolder(path)
