@@ -21,7 +21,7 @@ demo: $(installed)
 	$(bin)/dragoman demo $(if $(LANGUAGE),--language $(LANGUAGE)) $(ARGS)
 
 test: $(installed)
-	$(bin)/python -m pytest --cov $(ARGS)
+	$(bin)/python -m pytest -n 2 --cov $(ARGS)
 
 check: $(installed)
 	$(bin)/ruff check

@@ -16,7 +16,7 @@ search=(--beam-size 5 --length-penalty-form power)
 # translate NAME PENALTY: writes MODEL/run/NAME.de
 translate() {
     dragoman translate "$model" "$data/$1.en.gz" --output "$model/run/$1.de" \
-        "${search[@]}" --length-penalty "$2" 2>/dev/null
+        "${search[@]}" --length-penalty "$2"
 }
 
 # measure NAME METRIC...: scores MODEL/run/NAME.de

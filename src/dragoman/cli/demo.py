@@ -34,7 +34,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "warmup_steps": 400,
         "clip_norm": 1.0,
         "max_steps": 2000,
-        "max_hours": 0.075,  # on a slow machine the promise of minutes comes first
+        "max_hours": 0.08,  # on a slow machine the promise of minutes comes first
         "validate_every": 250,
         "validation_lines": 100,
         "keep_checkpoints": 3,
@@ -58,7 +58,7 @@ def add_parser(commands: Commands) -> None:
         "--language", metavar="L", default="de", help="to translate into, such as zh; default: de"
     )
     parser.add_argument(
-        "--output", metavar="DIR", default="dragoman-demo", help="default: dragoman-demo"
+        "--output", metavar="DIR", help="default: dragoman-demo-LANGUAGE, such as dragoman-demo-de"
     )
     parser.add_argument(
         "--quick", action="store_true", default=False, help="a minute's run that learns little"
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Does everything that one does with a model, and says where it lies."""
     from dragoman.data.cldr import make_pairs
 
-    folder = Path(arguments.output)
+    folder = Path(getattr(arguments, "output", f"dragoman-demo-{arguments.language}"))
     if folder.exists():
         raise InputError(f"{folder} exists already", "give another name with --output")
     phrases = _QUICK_PHRASES if arguments.quick else _PHRASES

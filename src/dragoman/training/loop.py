@@ -225,7 +225,7 @@ class TrainingRun:
         else:
             state.stale_validations += 1
         state.seconds = self._elapsed()
-        state.metrics_bytes = self._metrics.size
+        state.metrics_bytes = self._metrics.sync()
         checkpoint = capture(state, self.model, self.optimizer)
         self.folder.write_checkpoint(state.step, checkpoint)
         if better:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,9 @@ class MetricsFile:
         self._file.write((json.dumps(event, ensure_ascii=False) + "\n").encode())
         self._file.flush()
 
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
+    def sync(self) -> int:
+        """Makes sure that all is on disk; returns how many bytes that are."""
+        os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
