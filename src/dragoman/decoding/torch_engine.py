@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from dragoman.config import EOS, PAD, DecodingConfig
+from dragoman.data.batching import plan_in_order
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.constraints import NEVER
 from dragoman.decoding.engine import SOURCE_CUT, Hypothesis
@@ -152,17 +153,12 @@ class TorchEngine:
 
 
 def token_batches(lengths: Mapping[int, int], budget: int) -> Iterator[list[int]]:
-    """Yields batches of sentences of like length, the longest first.
+    """Yields batches of sentences of like length.
 
     Args:
         lengths: the length in tokens of each sentence, by its index.
         budget: the most that sentences x longest may be; a longer sentence is a batch by itself.
     """
-    batch: list[int] = []
-    for index in sorted(lengths, key=lambda index: -lengths[index]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+    indices = list(lengths)
+    for batch in plan_in_order(np.fromiter(lengths.values(), np.int64, len(indices)), budget):
+        yield [indices[place] for place in batch]
