@@ -112,6 +112,13 @@ class EncodedCorpus:
         start = middle - self.lengths[index, 0]
         return self._tokens[start:middle], self._tokens[middle:end]
 
+    def batch(
+        self, indices: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Returns sources and targets of one pair or more, each padded to (batch, longest)."""
+        sources, targets = zip(*(self[int(index)] for index in indices), strict=True)
+        return pad_batch(sources), pad_batch(targets)
+
 
 def pad_batch(rows: Sequence[Ids]) -> npt.NDArray[np.int64]:
     """Returns id sequences, at least one, as (batch, longest), filled with PAD on the right."""

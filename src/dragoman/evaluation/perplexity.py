@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from dragoman.data.batching import plan_in_order
-from dragoman.data.encoded import EncodedCorpus, pad_batch
+from dragoman.data.encoded import EncodedCorpus
 from dragoman.model.loss import training_loss
 from dragoman.model.transformer import Transformer
 
@@ -47,11 +47,7 @@ def forced_scores(
     model.eval()
     loss = nll = correct = 0.0
     for batch in plan_in_order(corpus.lengths.max(axis=1), batch_tokens):
-        pairs = [corpus[int(index)] for index in batch]
-        source, target = (
-            torch.from_numpy(pad_batch([pair[side] for pair in pairs])).to(device)
-            for side in (0, 1)
-        )
+        source, target = (torch.from_numpy(ids).to(device) for ids in corpus.batch(batch))
         sums = training_loss(model, source, target, smoothing)
         loss += sums.loss.item()
         nll += sums.nll.item()

@@ -10,7 +10,7 @@ import torch
 from dragoman.checkpoint import Arrays, ModelFolder
 from dragoman.config import Config, InputError
 from dragoman.data.batching import Indices, plan_epoch
-from dragoman.data.encoded import EncodedCorpus, pad_batch
+from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
 from dragoman.kernels.device import resolve_device, resolve_precision
 from dragoman.model.transformer import Transformer
@@ -151,12 +151,8 @@ class TrainingRun:
         return [self._load(indices[part::parts]) for part in range(min(parts, len(indices)))]
 
     def _load(self, indices: Indices) -> Batch:
-        pairs = [self.corpus[int(index)] for index in indices]
-        source, target = (
-            torch.from_numpy(pad_batch([pair[side] for pair in pairs])).to(self.device)
-            for side in (0, 1)
-        )
-        return source, target
+        source, target = self.corpus.batch(indices)
+        return torch.from_numpy(source).to(self.device), torch.from_numpy(target).to(self.device)
 
     def _step(self) -> StepResult:
         before = time.monotonic()
