@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,14 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 class InputError(ValueError):
     """A user's mistake. The message is one line: the place, the value, what is accepted."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class RunError(RuntimeError):
+    """A run that can't go on, through no fault in its input. The message is one line."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -109,6 +118,12 @@ class ModelConfig:
     residual: bool = True
     feed_forward: Literal["relu", "gelu", "swiglu", "none"] = "relu"
     attention_bias: bool = False
+    projection_gain: float = 1.0
+    """Factor on the Xavier bound of the projections' first weights.
+
+    Below 1 a deep or narrow post-norm model keeps its positions apart at the start; torch's own
+    `nn.Linear` has 0.58 for a square matrix.
+    """
     cross_attention: bool = True
     causal_mask: bool = True
     padding_mask: bool = True
@@ -118,7 +133,7 @@ class ModelConfig:
         _require_choices("model", self)
         _require_positive("model", self, "d_model", "d_ff", "num_heads", "max_positions")
         _require_positive("model", self, "num_encoder_layers", "num_decoder_layers")
-        _require_positive("model", self, "norm_epsilon")
+        _require_positive("model", self, "norm_epsilon", "projection_gain")
         _require_not_negative("model", self, "d_k", "d_v", "first_position")
         _require_probability("model", self, "dropout", "embedding_dropout")
         _require_probability("model", self, "attention_dropout", "feed_forward_dropout")
@@ -145,6 +160,46 @@ class ModelConfig:
             )
 
 
+def _require_both(section: str, config: object, *names: str) -> None:
+    given = [name for name in names if getattr(config, name)]
+    for missing in set(names) - set(given) if given else ():
+        raise InputError(f"{section}.{given[0]} is given without {section}.{missing}")
+
+
+def _require_files(section: str, config: object, prefix: str = "") -> None:
+    """Checks that parallel files go together and stand beside no files of pairs."""
+    source, target, pairs = (prefix + side for side in ("source", "target", "pairs"))
+    _require_both(section, config, source, target)
+    if getattr(config, source) and getattr(config, pairs):
+        raise InputError(
+            f"{section}.{pairs} and {section}.{source} are both given, accepted is one"
+        )
+    n_source, n_target = len(getattr(config, source)), len(getattr(config, target))
+    if n_source != n_target:
+        raise InputError(
+            f"{section}.{source} has {n_source} files and {section}.{target} {n_target}, "
+            f"accepted is as many of each"
+        )
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Training text among other training text."""
+
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+    """TSV or JSONL files that hold both sides, instead of source and target."""
+    weight: float = 1.0
+    """How many times an epoch reads each pair; 0.25 reads a quarter of the pairs."""
+
+    def __post_init__(self) -> None:
+        _require_files("data.corpora", self)
+        _require_positive("data.corpora", self, "weight")
+        if not (self.source or self.pairs):
+            raise InputError("data.corpora has no files, accepted is source and target, or pairs")
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Where the text comes from and how it is cleaned and cut into pieces."""
@@ -153,6 +208,8 @@ class DataConfig:
     target: tuple[str, ...] = ()
     pairs: tuple[str, ...] = ()
     """TSV or JSONL files that hold both sides, instead of source and target."""
+    corpora: tuple[CorpusConfig, ...] = ()
+    """Further training text with weights of its own; the files above have weight 1."""
     valid_source: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
     valid_pairs: tuple[str, ...] = ()
@@ -160,10 +217,18 @@ class DataConfig:
     target_language: str = ""
 
     tokenizer: str = ""
-    """A SentencePiece model to use instead of learning one."""
+    """A SentencePiece model for both sides, to use instead of learning one."""
+    source_tokenizer: str = ""
+    target_tokenizer: str = ""
+    """SentencePiece models, one for each side, to use instead of learning them."""
     vocab_size: int = 8000
     joint_vocabulary: bool = True
     """One tokenizer for both sides; false learns one for each."""
+    bpe_dropout: float = 0.0
+    """Chance that a merge is left out when a training sentence is cut, anew each time it is read.
+
+    Provilkov et al. 2020, who take 0.1; sentences get longer by it.
+    """
 
     max_length: int = 256
     """Longest side of a training pair in tokens, EOS included; 0 takes every length."""
@@ -183,24 +248,26 @@ class DataConfig:
         _require_probability("data", self, "held_out_share")
         _require(self.vocab_size >= 300, "data.vocab_size", self.vocab_size, "300 or more")
         _require(self.max_length != 1, "data.max_length", self.max_length, "0, or 2 or more")
-        for prefix in ("", "valid_"):
-            source, target, pairs = (
-                getattr(self, prefix + side) for side in ("source", "target", "pairs")
+        _require_probability("data", self, "bpe_dropout")
+        _require_files("data", self)
+        _require_files("data", self, "valid_")
+        _require_both("data", self, "source_tokenizer", "target_tokenizer")
+        if self.tokenizer and self.source_tokenizer:
+            raise InputError(
+                "data.tokenizer and data.source_tokenizer are both given, accepted is one"
             )
-            if bool(source) != bool(target):
-                given, missing = ("source", "target") if source else ("target", "source")
-                raise InputError(
-                    f"data.{prefix}{given} is given without data.{prefix}{missing}",
-                )
-            if source and pairs:
-                raise InputError(
-                    f"data.{prefix}pairs and data.{prefix}source are both given, accepted is one"
-                )
-            if len(source) != len(target):
-                raise InputError(
-                    f"data.{prefix}source has {len(source)} files and data.{prefix}target "
-                    f"{len(target)}, accepted is as many of each"
-                )
+
+    @property
+    def all_corpora(self) -> tuple[CorpusConfig, ...]:
+        """Every training text in the order in which it is read."""
+        if not (self.source or self.pairs):
+            return self.corpora
+        return (CorpusConfig(self.source, self.target, self.pairs), *self.corpora)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of the training texts, in their order."""
+        return tuple(corpus.weight for corpus in self.all_corpora)
 
 
 @dataclass(frozen=True)
@@ -229,7 +296,8 @@ class TrainingConfig:
     """Probability spread evenly over the whole vocabulary, the right token included."""
     clip_norm: float = 0.0
     """Longest gradient (2-norm over all parameters); 0 never clips, as the paper."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float64", "float32", "bfloat16"] = "auto"
+    """Of the products; float64 is for the parameters too, to compare runs to the last digit."""
     gradient_checkpointing: bool = False
 
     log_every: int = 50
@@ -284,6 +352,26 @@ class DecodingConfig:
     """A source of more tokens, EOS included, is cut to these and flagged."""
     no_repeat_ngram: int = 0
     """No output holds the same n tokens twice; 0 allows it."""
+    repetition_penalty: float = 1.0
+    """Factor on the log-probability of a token that the output holds already; above 1 discourages.
+
+    The tokens of a forced prefix count as held, but aren't penalised themselves.
+    """
+    coverage_penalty: float = 0.0
+    """Beta of Wu et al. 2016, equation 14: what leaving parts of the source unattended costs.
+
+    beta x the sum over the source tokens of log(min(attention it got, 1)) is added to the score.
+    """
+    sample: bool = False
+    """Whether tokens are drawn by their probability; then there is no beam, and n_best draws."""
+    temperature: float = 1.0
+    """Log-probabilities are divided by it before a draw; below 1 favours the likely."""
+    top_k: int = 0
+    """Draws are among so many most probable tokens; 0 takes all."""
+    top_p: float = 1.0
+    """Draws are among the fewest most probable of those tokens that reach this probability."""
+    seed: int = 1
+    """Of the draws. Each line has a stream of its own, from the seed and its place in the input."""
     batch_tokens: int = 4096
     """Sentences x longest source of a batch, EOS included."""
     alignment: bool = False
@@ -293,7 +381,8 @@ class DecodingConfig:
         _require_choices("decoding", self)
         _require_positive("decoding", self, "beam_size", "n_best", "batch_tokens")
         _require_not_negative("decoding", self, "max_output_extra", "max_output_factor")
-        _require_not_negative("decoding", self, "no_repeat_ngram")
+        _require_not_negative("decoding", self, "no_repeat_ngram", "coverage_penalty")
+        _require_positive("decoding", self, "repetition_penalty")
         _require(
             abs(self.length_penalty) <= 10,
             "decoding.length_penalty",
@@ -313,10 +402,29 @@ class DecodingConfig:
             "above 0 where max_output_factor is 0",
         )
         _require(
-            self.n_best <= self.beam_size,
+            self.sample or self.n_best <= self.beam_size,
             "decoding.n_best",
             self.n_best,
             f"at most decoding.beam_size ({self.beam_size})",
+        )
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        _require_positive("decoding", self, "temperature")
+        _require_not_negative("decoding", self, "top_k")
+        _require(0 <= self.seed < 2**64, "decoding.seed", self.seed, "from 0 to 2^64 - 1")
+        _require(0 < self.top_p <= 1, "decoding.top_p", self.top_p, "above 0 and at most 1")
+        for name in () if self.sample else ("temperature", "top_k", "top_p"):
+            value, neutral = getattr(self, name), getattr(DecodingConfig, name)
+            _require(
+                value == neutral, f"decoding.{name}", value, f"{neutral} without decoding.sample"
+            )
+        _require(
+            not self.coverage_penalty or (self.beam_size > 1 and not self.sample),
+            "decoding.coverage_penalty",
+            self.coverage_penalty,
+            "0 without a beam: it chooses among hypotheses (decoding.beam_size 2 or more, no "
+            "decoding.sample)",
         )
 
     def max_output_length(self, source_length: int) -> int:
@@ -345,6 +453,12 @@ Settings = Mapping[str, Mapping[str, Any]]
 """Values by section and field, as a TOML file, a preset or the command line gives them."""
 
 
+_MOST = 2**63 - 1
+"""What torch and numpy take for a whole number."""
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+"""What no file name has, and bytes of a file name that no TOML file can hold."""
+
+
 def _read_bool(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -356,9 +470,11 @@ def _read_bool(value: object) -> bool:
 def _read_int(value: object) -> int:
     if isinstance(value, str | int) and not isinstance(value, bool):
         try:
-            return int(value)
+            number = int(value)
         except ValueError:
-            pass
+            number = _MOST + 1
+        if abs(number) <= _MOST:
+            return number
     raise ValueError("a whole number")
 
 
@@ -366,7 +482,7 @@ def _read_float(value: object) -> float:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             number = float("nan")
         if abs(number) < float("inf"):
             return number
@@ -374,16 +490,30 @@ def _read_float(value: object) -> float:
 
 
 def _read_str(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError("a text")
+    if not isinstance(value, str):
+        raise ValueError("a text")
+    if _UNWRITABLE.search(value):
+        raise ValueError("a text in UTF-8")
+    return value
+
+
+def _read_corpora(value: object) -> tuple[CorpusConfig, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, dict) for each in value):
+        raise ValueError("[[data.corpora]] tables in a file")
+    corpora = []
+    for number, table in enumerate(value, start=1):
+        try:
+            _check_keys("data.corpora", CorpusConfig, table)
+            corpora.append(_build("data.corpora", CorpusConfig, table))
+        except InputError as error:
+            raise InputError(f"[[data.corpora]] {number}: {error}", error.hint) from None
+    return tuple(corpora)
 
 
 def _read_files(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return tuple(value)
+    files = (value,) if isinstance(value, str) else value
+    if isinstance(files, list | tuple) and all(isinstance(item, str) for item in files):
+        return tuple(map(_read_str, files))
     raise ValueError("a file name or a list of them")
 
 
@@ -393,11 +523,12 @@ _READERS: dict[Any, Callable[[object], Any]] = {
     float: _read_float,
     str: _read_str,
     tuple[str, ...]: _read_files,
+    tuple[CorpusConfig, ...]: _read_corpora,
 }
 
 
-def _check_keys(section: str, values: Mapping[str, Any]) -> None:
-    accepted = [f.name for f in dataclasses.fields(SECTIONS[section])]
+def _check_keys(section: str, kind: type, values: Mapping[str, Any]) -> None:
+    accepted = [f.name for f in dataclasses.fields(kind)]
     for key in values:
         if key not in accepted:
             near = nearest_hint(key, accepted)
@@ -420,7 +551,7 @@ def build_config(*layers: Settings) -> Config:
                     f"accepted is one of {', '.join(SECTIONS)}",
                     nearest_hint(section, SECTIONS),
                 )
-            _check_keys(section, values)
+            _check_keys(section, SECTIONS[section], values)
             merged[section].update(values)
     return Config(
         **{section: _build(section, kind, merged[section]) for section, kind in SECTIONS.items()}
@@ -440,6 +571,8 @@ def _build(section: str, kind: type, values: Mapping[str, Any]) -> Any:
         read = _READERS.get(hints[key], _read_str)  # a Literal is a text that checks itself
         try:
             read_values[key] = read(value)
+        except InputError:
+            raise
         except ValueError as error:
             raise InputError(f"{section}.{key} is {value!r}, accepted is {error}") from None
     return kind(**read_values)
@@ -466,7 +599,7 @@ def read_recipe(path: Path) -> tuple[str | None, dict[str, dict[str, Any]]]:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
     version = document.pop("format_version", FORMAT_VERSION)
     if not isinstance(version, int) or version > FORMAT_VERSION:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data.atomic import replacing, write_text
+from dragoman.data.atomic import remove_leftovers, replacing, write_text
 
 
 def write_half(path: Path, error: BaseException) -> None:
@@ -61,3 +61,10 @@ def test_a_block_that_writes_nothing_is_an_error_and_changes_nothing(tmp_path: P
 def test_text_is_written_as_utf_8_with_its_own_line_ends(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "ü\u2028\n")
     assert (tmp_path / "file").read_bytes() == "ü\u2028\n".encode()
+
+
+def test_what_a_kill_left_behind_is_found_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("run/.step-20.ab1_cd2e", ".weights.safetensors.00000000", "run/.kept", ".a.b"):
+        (tmp_path / name / "partial").mkdir(parents=True)
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob(".*")) == [".a.b", ".kept"]

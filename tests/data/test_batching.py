@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,9 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import InputError
-from dragoman.data.batching import plan_epoch, plan_in_order
+from dragoman.data import batching
+from dragoman.data.batching import EpochPlan, Indices, largest_batch, plan_in_order
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 31), st.integers(1, 31)), min_size=1, max_size=101)
+
+
+def plan_epoch(
+    lengths: npt.NDArray[np.int32],
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    parts: list[tuple[int, float]] | None = None,
+) -> list[Indices]:
+    """Makes all batches of an epoch."""
+    plan = EpochPlan(lengths, batch_tokens, seed, epoch, parts)
+    return [batch for number in range(math.ceil(plan.pools)) for batch in plan.pool(number)]
 
 
 def draw_lengths(count: int) -> npt.NDArray[np.int32]:
@@ -85,3 +100,34 @@ def test_decoding_goes_from_short_to_long_within_the_budget(
     assert order == sorted(range(len(lengths)), key=lambda i: lengths[i])
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= batch_tokens
+
+
+def test_pools_hold_every_pair_once_and_each_can_be_made_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "_POOL_PAIRS", 101)
+    lengths = draw_lengths(997)
+    assert sorted(np.concatenate(plan_epoch(lengths, 307, 3, 5)).tolist()) == list(range(997))
+    in_turn, alone = EpochPlan(lengths, 307, 3, 5), EpochPlan(lengths, 307, 3, 5)
+    for number in range(9):
+        expected = in_turn.pool(number)
+    found = alone.pool(8)
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
+    assert [batch.tolist() for batch in found] != [batch.tolist() for batch in alone.pool(7)]
+
+
+def test_a_weight_says_how_often_an_epoch_reads_each_pair() -> None:
+    lengths = draw_lengths(31 + 53 + 101)
+    parts = [(31, 3.0), (53, 1.0), (101, 0.25)]
+    epochs = [np.concatenate(plan_epoch(lengths, 307, 3, epoch, parts)) for epoch in range(4)]
+    reads = np.array([np.bincount(epoch, minlength=185) for epoch in epochs])
+    assert (reads[:, :31] == 3).all()
+    assert (reads[:, 31:84] == 1).all()
+    assert reads[:, 84:].sum(axis=1).tolist() == [25, 25, 25, 26]
+    assert (reads[:, 84:].sum(axis=0) == 1).all()
+
+
+def test_the_largest_batch_has_the_longest_of_both_sides() -> None:
+    lengths = np.array([[5, 37], [41, 11], [2, 2]], np.int32)
+    assert largest_batch(lengths, 100) == (2, 41, 37)
+    assert largest_batch(lengths, 41) == (1, 41, 37)

@@ -70,7 +70,9 @@ def test_a_byte_that_is_not_utf_8_is_named_with_file_line_and_place(tmp_path: Pa
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("name", ["missing", "folder", "junk.gz", "junk.zst", "cut.gz", "cut.zst"])
+@pytest.mark.parametrize(
+    "name", ["missing", "folder", "n" * 300, "junk.gz", "junk.zst", "cut.gz", "cut.zst"]
+)
 def test_a_file_that_cannot_be_read_is_one_line_of_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     noise = os.urandom(1009).hex()
@@ -81,6 +83,21 @@ def test_a_file_that_cannot_be_read_is_one_line_of_error(tmp_path: Path, name: s
     with pytest.raises(InputError, match=name) as caught:
         list(read_lines(tmp_path / name))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_that_breaks_off_says_after_which_line(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = write(
+        tmp_path / f"cut{suffix}", "".join(f"{os.urandom(97).hex()}\n" for _ in range(20_011))
+    )
+    path.write_bytes(path.read_bytes()[:-50_021])
+    read: list[str] = []
+    with pytest.raises(InputError) as caught:
+        read.extend(read_lines(path))
+    assert f"not a sound {suffix} file after line {len(read):,}: " in str(caught.value)
+    assert 10_007 < len(read) < 20_011
 
 
 def test_odd_characters_do_not_shift_one_side_against_the_other(tmp_path: Path) -> None:

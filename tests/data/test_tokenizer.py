@@ -167,6 +167,17 @@ def test_a_foreign_model_that_would_change_text_is_refused(
         Tokenizer(model.getvalue())
 
 
+def test_byte_pair_encoding_is_known_from_other_models(tokenizer: Tokenizer) -> None:
+    assert tokenizer.is_bpe
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(MIXED), model_writer=(model := io.BytesIO()), model_type="unigram",
+        vocab_size=400, hard_vocab_limit=False, minloglevel=2, pad_id=0, unk_id=1, bos_id=2,
+        eos_id=3, byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+    )  # fmt: skip
+    assert not Tokenizer(model.getvalue()).is_bpe
+
+
 def test_an_error_in_the_text_comes_out_of_learning_as_it_is() -> None:
     def broken() -> Iterator[str]:
         yield "a b c"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_HOLDER = re.compile(r"\..+\.[a-z0-9_]{8}")
+"""The names that `tempfile.mkdtemp` gives to what `replacing` works in."""
 
 
 def _sync(path: Path) -> None:
@@ -44,6 +48,12 @@ def replacing(path: Path) -> Iterator[Path]:
                 parent.rmdir()
         raise
     shutil.rmtree(holder)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a kill in the middle of `replacing` left in a folder and in those below it."""
+    for path in [path for path in folder.rglob(".*") if _HOLDER.fullmatch(path.name)]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

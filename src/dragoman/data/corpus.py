@@ -35,24 +35,37 @@ def _decompress_zstandard(path: Path) -> Iterator[bytes]:
             raise EOFError("the compressed data ends early")
 
 
+def _decompress(path: Path) -> Iterator[bytes]:
+    """Yields the bytes of a plain or compressed file."""
+    if path.suffix == ".zst":
+        yield from _decompress_zstandard(path)
+    else:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+
+
 def _read_chunks(path: Path) -> Iterator[bytes]:
-    """Yields the bytes of a plain or compressed file; whatever fails is an `InputError`."""
+    """Yields the bytes of a file; whatever fails is an `InputError` that says where."""
+    n_lines = 0
+
+    def after() -> str:
+        return f" after line {n_lines:,}" if n_lines else ""
+
     try:
-        if path.suffix == ".zst":
-            yield from _decompress_zstandard(path)
-        else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    yield chunk
+        for chunk in _decompress(path):
+            n_lines += chunk.count(b"\n")
+            yield chunk
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: a folder, accepted is a file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a sound {path.suffix} file: {reason}") from None
+        raise InputError(
+            f"{path}: not a sound {path.suffix} file{after()}: {' '.join(str(error).split())}"
+        ) from None
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+        raise InputError(f"{path}: {error.strerror}{after()}") from None
 
 
 def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

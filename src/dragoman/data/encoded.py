@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,31 +15,60 @@ from dragoman.config import EOS, PAD, InputError
 from dragoman.data.atomic import replacing
 
 Ids = npt.NDArray[np.integer[Any]]
+PairIds = tuple[list[int], list[int]]
+"""Source and target of a pair, EOS not yet among them."""
+Recut = Callable[[Sequence[Ids], Sequence[Ids]], tuple[Sequence[Ids], Sequence[Ids]]]
+"""Cuts sources and targets into other pieces; EOS stands at all ends, before and after."""
 
 _TOKENS, _LENGTHS, _DESCRIPTION = "tokens.bin", "lengths.npy", "encoded.json"
 _FORMAT_VERSION = 1
-_BUFFERED_TOKENS = 1 << 20
+_BUFFERED_TOKENS = 1 << 16
+_LENGTH_TYPE = np.dtype("<i4")
+_BLOCK = 256
+"""Pairs between two places in the tokens that are kept in memory."""
 
 
-def _write_files(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], dtype: str) -> None:
-    lengths = array("i")
-    buffer: list[int] = []
-    with (folder / _TOKENS).open("wb") as file:
-        for pair in pairs:
-            for side in pair:
-                buffer += side
-                buffer.append(EOS)
-                lengths.append(len(side) + 1)
-            if len(buffer) >= _BUFFERED_TOKENS:
-                file.write(np.array(buffer, dtype).tobytes())
-                buffer.clear()
-        file.write(np.array(buffer, dtype).tobytes())
-    np.save(folder / _LENGTHS, np.array(lengths, np.int32).reshape(-1, 2))
+def _write_lengths_header(file: BinaryIO, n_pairs: int) -> None:
+    # numpy pads its header so that a longer shape takes no more room.
+    header = {"descr": _LENGTH_TYPE.str, "fortran_order": False, "shape": (n_pairs, 2)}
+    file.seek(0)
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _write_files(folder: Path, parts: Iterable[Iterable[PairIds]], dtype: str) -> None:
+    sizes: list[int] = []
+    n_tokens = 0
+    buffer, lengths = array("I"), array("i")
+
+    def flush() -> None:
+        tokens_file.write(np.array(buffer, dtype).tobytes())
+        lengths_file.write(np.array(lengths, _LENGTH_TYPE).tobytes())
+        del buffer[:], lengths[:]
+
+    with (
+        (folder / _TOKENS).open("wb") as tokens_file,
+        (folder / _LENGTHS).open("wb") as lengths_file,
+    ):
+        _write_lengths_header(lengths_file, 0)
+        for part in parts:
+            sizes.append(0)
+            for pair in part:
+                sizes[-1] += 1
+                for side in pair:
+                    buffer.extend(side)
+                    buffer.append(EOS)
+                    lengths.append(len(side) + 1)
+                    n_tokens += lengths[-1]
+                if len(buffer) >= _BUFFERED_TOKENS:
+                    flush()
+        flush()
+        _write_lengths_header(lengths_file, sum(sizes))
     description = {
         "format_version": _FORMAT_VERSION,
         "dtype": dtype,
-        "pairs": len(lengths) // 2,
-        "tokens": sum(lengths),
+        "pairs": sum(sizes),
+        "tokens": n_tokens,
+        "parts": sizes,
     }
     (folder / _DESCRIPTION).write_text(json.dumps(description) + "\n", encoding="utf-8")
 
@@ -48,29 +77,36 @@ class EncodedCorpus:
     """Pairs of id sequences, each with EOS at its end, in a folder.
 
     `tokens.bin` holds source and target of pair 0, of pair 1, and so on, as little-endian unsigned
-    numbers; `lengths.npy` their lengths; `encoded.json` says how many there are and how wide.
+    numbers; `lengths.npy` their lengths; `encoded.json` says how many there are of each corpus and
+    how wide an id is.
+
+    Attributes:
+        lengths: (pairs, 2): tokens of source and target, EOS included; a view of the file.
+        parts: pairs of each corpus that it was made from, one after the other.
     """
 
-    def __init__(self, tokens: Ids, lengths: npt.NDArray[np.int32]) -> None:
+    def __init__(self, tokens: Ids, lengths: npt.NDArray[np.int32], parts: tuple[int, ...]) -> None:
         self._tokens = tokens
         self.lengths = lengths
-        """(pairs, 2): tokens of source and target, EOS included."""
-        self._ends = np.cumsum(lengths.ravel(), dtype=np.int64)
+        self.parts = parts
+        blocks = np.arange(0, len(lengths), _BLOCK)
+        sums = np.add.reduceat(lengths, blocks, dtype=np.int64).sum(axis=1)
+        self._block_starts = np.cumsum(sums) - sums
 
     @classmethod
     def write(
-        cls, folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocab_size: int
+        cls, folder: Path, parts: Iterable[Iterable[PairIds]], vocab_size: int
     ) -> EncodedCorpus:
-        """Streams pairs of ids, EOS not yet among them, into a folder, all or nothing.
+        """Streams pairs of ids into a folder, all or nothing.
 
         Args:
             folder: Replaced as a whole if it exists.
-            pairs: (source ids, target ids).
+            parts: The pairs of each corpus.
             vocab_size: Entries of the larger vocabulary; decides how wide an id is stored.
         """
         with replacing(folder) as partial:
             partial.mkdir()
-            _write_files(partial, pairs, "<u2" if vocab_size <= 1 << 16 else "<u4")
+            _write_files(partial, parts, "<u2" if vocab_size <= 1 << 16 else "<u4")
         return cls.open(folder)
 
     @classmethod
@@ -84,8 +120,9 @@ class EncodedCorpus:
             description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
             version, n_pairs = description["format_version"], description["pairs"]
             n_tokens, dtype = description["tokens"], np.dtype(description["dtype"])
+            parts = tuple(description.get("parts", [n_pairs]))  # older folders hold one corpus
             stored = (folder / _TOKENS).stat().st_size
-            lengths = np.load(folder / _LENGTHS, allow_pickle=False)
+            lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError as error:
             raise InputError(f"{folder}: no encoded text, {error.filename} is missing") from None
         except (KeyError, TypeError, ValueError):
@@ -95,11 +132,12 @@ class EncodedCorpus:
                 f"{folder}: format version {version}, accepted is at most {_FORMAT_VERSION}",
                 "a newer Dragoman wrote it: upgrade",
             )
-        if lengths.shape != (n_pairs, 2) or stored != n_tokens * dtype.itemsize:
+        whole = lengths.shape == (n_pairs, 2) and stored == n_tokens * dtype.itemsize
+        if not whole or sum(parts) != n_pairs:
             raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
         # an empty file can't be mapped
         tokens = np.memmap(folder / _TOKENS, dtype, "r") if n_tokens else np.empty(0, dtype)
-        return cls(np.asarray(tokens), lengths)
+        return cls(np.asarray(tokens), np.asarray(lengths), parts)
 
     def __len__(self) -> int:
         """Returns the number of pairs."""
@@ -107,16 +145,27 @@ class EncodedCorpus:
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Returns source and target of a pair, EOS included, as views of the file."""
-        end = self._ends[2 * index + 1]
-        middle = self._ends[2 * index]
-        start = middle - self.lengths[index, 0]
-        return self._tokens[start:middle], self._tokens[middle:end]
+        block, n_before = divmod(index, _BLOCK)
+        before = self.lengths[index - n_before : index].sum(dtype=np.int64)
+        start = self._block_starts[block] + before
+        middle = start + self.lengths[index, 0]
+        return self._tokens[start:middle], self._tokens[middle : middle + self.lengths[index, 1]]
 
     def batch(
-        self, indices: npt.NDArray[np.int64]
+        self, indices: npt.NDArray[np.int64], recut: Recut | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns sources and targets of one pair or more, each padded to (batch, longest)."""
-        sources, targets = zip(*(self[int(index)] for index in indices), strict=True)
+        """Returns sources and targets of one pair or more, each padded to (batch, longest).
+
+        Args:
+            indices: of the pairs.
+            recut: cuts the pairs into other pieces first.
+        """
+        pairs = [self[int(index)] for index in indices]
+        sides: tuple[Sequence[Ids], Sequence[Ids]] = (
+            [source for source, _ in pairs],
+            [target for _, target in pairs],
+        )
+        sources, targets = sides if recut is None else recut(*sides)
         return pad_batch(sources), pad_batch(targets)
 
 

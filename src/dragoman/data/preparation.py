@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, compress, islice
 from pathlib import Path
 
 from dragoman.config import DataConfig, InputError
-from dragoman.data.cleaning import Cleaner, is_held_out
+from dragoman.data.cleaning import HELD_OUT, Cleaner
 from dragoman.data.corpus import read_pairs
-from dragoman.data.encoded import EncodedCorpus
+from dragoman.data.encoded import EncodedCorpus, PairIds
+from dragoman.data.selection import Pair, Selection, select_pairs
 from dragoman.data.tokenizer import Tokenizer, learn_tokenizer
 
 TRAINING, VALIDATION, VALIDATION_TEXT = "training", "validation", "validation.jsonl"
 _ENCODED_AT_ONCE = 4096
+_LEARNT_SIZE = 20_000_000
+"""Text that a tokenizer is learnt from, in characters; of more a sample is taken.
 
-Pair = tuple[str, str]
+SentencePiece keeps it in memory: 70 MB for European languages, up to 80 MB a million characters of
+Chinese, where a whole sentence is a word to it.
+"""
+
+_GIVE_VALIDATION = "give --valid-source and --valid-target"
 
 
 @dataclass(frozen=True)
@@ -31,42 +40,14 @@ class Preparation:
     counts: dict[str, int]
     """Pairs read, kept, and left out by reason."""
     num_validation: int
+    num_validation_long: int
+    """Validation pairs left out for their length."""
     held_out: bool
     """Whether the validation pairs were taken from the training files."""
 
 
-class _Corpus:
-    """The pairs of a configuration, read anew at each pass, so that none stays in memory."""
-
-    def __init__(self, config: DataConfig) -> None:
-        self.config = config
-        self.validation: list[Pair] = list(
-            read_pairs(config.valid_source, config.valid_target, config.valid_pairs)
-        )
-        self.held_out = not self.validation
-
-    def read_training(self, cleaner: Cleaner) -> Iterator[Pair]:
-        """Yields the pairs to train on; keeps some for validation where none were given."""
-        config = self.config
-        held_out: dict[Pair, None] = {}
-        for pair in read_pairs(config.source, config.target, config.pairs):
-            if cleaner.text_reason(*pair):
-                continue
-            if (
-                self.held_out
-                and is_held_out(*pair, config.held_out_share)
-                and (pair in held_out or len(held_out) < config.held_out_most)
-            ):
-                held_out[pair] = None
-            else:
-                yield pair
-        if self.held_out:
-            self.validation = list(held_out)
-
-
-def _encode(
-    pairs: Iterable[Pair], source: Tokenizer, target: Tokenizer
-) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(pairs: Iterable[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> Iterator[PairIds]:
+    source, target = tokenizers
     remaining = iter(pairs)
     while chunk := list(islice(remaining, _ENCODED_AT_ONCE)):
         yield from zip(
@@ -76,22 +57,77 @@ def _encode(
         )
 
 
-def _tokenizers(corpus: _Corpus) -> tuple[Tokenizer, Tokenizer]:
-    config = corpus.config
+def _load_tokenizer(config: DataConfig, setting: str) -> Tokenizer:
+    try:
+        return Tokenizer.load(Path(getattr(config, setting)))
+    except InputError as error:
+        raise InputError(f"data.{setting}: {error}", error.hint) from None
+
+
+def _tokenizers(config: DataConfig, selection: Selection) -> tuple[Tokenizer, Tokenizer]:
+    """Loads or learns the tokenizers of both sides; one and the same for a joint vocabulary."""
     if config.tokenizer:
-        given = Tokenizer.load(Path(config.tokenizer))
+        given = _load_tokenizer(config, "tokenizer")
         return given, given
+    if config.source_tokenizer:
+        source = _load_tokenizer(config, "source_tokenizer")
+        return source, _load_tokenizer(config, "target_tokenizer")
 
-    def side(index: int) -> Iterator[str]:
-        return (pair[index] for pair in corpus.read_training(Cleaner(config)))
-
-    def both() -> Iterator[str]:
-        return (text for pair in corpus.read_training(Cleaner(config)) for text in pair)
+    def sample() -> Iterator[Pair]:
+        draw = random.Random(0)
+        share = _LEARNT_SIZE / selection.text_size
+        pairs = chain.from_iterable(selection.read_training())
+        return (pair for pair in pairs if draw.random() < share)
 
     if config.joint_vocabulary:
-        joint = learn_tokenizer(both(), config.vocab_size)
+        joint = learn_tokenizer((text for pair in sample() for text in pair), config.vocab_size)
         return joint, joint
-    return learn_tokenizer(side(0), config.vocab_size), learn_tokenizer(side(1), config.vocab_size)
+    return (
+        learn_tokenizer((source for source, _ in sample()), config.vocab_size),
+        learn_tokenizer((target for _, target in sample()), config.vocab_size),
+    )
+
+
+def _require_bpe(config: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    if config.bpe_dropout and not all(tokenizer.is_bpe for tokenizer in tokenizers):
+        raise InputError(
+            f"data.bpe_dropout is {config.bpe_dropout}, but a tokenizer isn't byte-pair encoding, "
+            f"accepted is 0"
+        )
+
+
+def _read_validation(config: DataConfig) -> list[Pair]:
+    """Returns the pairs that were given for validation, none if they are to be held out."""
+    pairs = list(read_pairs(config.valid_source, config.valid_target, config.valid_pairs))
+    if not (pairs or (config.held_out_share and config.held_out_most)):
+        raise InputError(
+            f"no validation text is given, data.held_out_share is {config.held_out_share} and "
+            f"data.held_out_most is {config.held_out_most}, accepted is above 0",
+            _GIVE_VALIDATION,
+        )
+    return pairs
+
+
+def _write_validation(
+    folder: Path, pairs: list[Pair], encoded: Iterable[PairIds], vocab_size: int
+) -> None:
+    EncodedCorpus.write(folder / VALIDATION, [encoded], vocab_size)
+    with (folder / VALIDATION_TEXT).open("w", encoding="utf-8") as file:
+        for source, target in pairs:
+            pair = {"source": source, "target": target}
+            file.write(json.dumps(pair, ensure_ascii=False) + "\n")
+
+
+def _drop_long(
+    config: DataConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
+) -> list[Pair]:
+    """Returns the pairs for validation that aren't longer than what is trained on.
+
+    A single line of thousands of tokens could take more memory than any step of training.
+    """
+    longest = config.max_length or math.inf
+    fits = (max(map(len, ids)) < longest for ids in _encode(pairs, tokenizers))
+    return list(compress(pairs, fits))
 
 
 def prepare(
@@ -102,38 +138,47 @@ def prepare(
     Args:
         config: the files and how to clean them.
         folder: exists; gets `training/`, `validation/` and `validation.jsonl`.
-        tokenizers: of the source and the target side; learnt from the training text if None.
+        tokenizers: of the source and the target side; loaded or learnt if None.
 
     Raises:
         InputError: for anything wrong with the files, or if no pair is left.
     """
-    if not (config.source or config.pairs):
+    corpora = config.all_corpora
+    if not corpora:
         raise InputError("no training text is given", "use --source F --target F, or --pairs F.tsv")
-    corpus = _Corpus(config)
-    text_cleaner = Cleaner(config)
-    if next(corpus.read_training(text_cleaner), None) is None:
-        text_cleaner.require_pairs()
-    source, target = tokenizers or _tokenizers(corpus)
-    vocab_size = max(len(source), len(target))
-
+    validation = _read_validation(config)
+    held_out = not validation
     cleaner = Cleaner(config)
-    encoded = (
-        pair
-        for pair in _encode(corpus.read_training(cleaner), source, target)
-        if cleaner.length_reason(len(pair[0]) + 1, len(pair[1]) + 1) is None
-    )
-    EncodedCorpus.write(folder / TRAINING, encoded, vocab_size)
-    cleaner.require_pairs()
-    if not corpus.validation:
+    selection = select_pairs(config, cleaner, folder, hold_out=held_out)
+    cleaner.require_pairs(corpora, selection.count_training())
+    tokenizers = tokenizers or _tokenizers(config, selection)
+    _require_bpe(config, tokenizers)
+    vocab_size = max(map(len, tokenizers))
+
+    def fits(ids: PairIds) -> bool:
+        return cleaner.length_reason(len(ids[0]) + 1, len(ids[1]) + 1) is None
+
+    parts = (filter(fits, _encode(part, tokenizers)) for part in selection.read_training())
+    training = EncodedCorpus.write(folder / TRAINING, parts, vocab_size)
+    cleaner.counts["kept"] = len(training)
+    cleaner.require_pairs(corpora, training.parts)
+    if held_out:
+        pairs = selection.read_held_out()
+        validation = list(compress(pairs, map(fits, _encode(pairs, tokenizers))))
+        cleaner.counts[HELD_OUT] = len(validation)
+    given, validation = validation, _drop_long(config, validation, tokenizers)
+    if not validation:
         raise InputError(
-            f"no pair of {cleaner.counts['read']:,} is left for validation",
-            "give --valid-source and --valid-target, or raise data.held_out_share",
+            f"no pair is left for validation of the {cleaner.counts['read']:,} read: "
+            f"{cleaner.list_reasons()}",
+            f"{_GIVE_VALIDATION}, or raise data.held_out_share",
         )
-    EncodedCorpus.write(folder / VALIDATION, _encode(corpus.validation, source, target), vocab_size)
-    with (folder / VALIDATION_TEXT).open("w", encoding="utf-8") as file:
-        for text_source, text_target in corpus.validation:
-            pair = {"source": text_source, "target": text_target}
-            file.write(json.dumps(pair, ensure_ascii=False) + "\n")
+    _write_validation(folder, validation, _encode(validation, tokenizers), vocab_size)
     return Preparation(
-        source, target, cleaner.report(), cleaner.counts, len(corpus.validation), corpus.held_out
+        *tokenizers,
+        cleaner.report(),
+        cleaner.counts,
+        len(validation),
+        len(given) - len(validation),
+        held_out,
     )

@@ -31,11 +31,14 @@ The rest, which a Chinese corpus has thousands of, would take the places of piec
 having; it falls back to bytes, so nothing is lost. For ASCII a byte costs the same as a piece.
 """
 _SAMPLED_LINES = 5_000_000
-"""SentencePiece keeps what it learns from in memory: more lines than this are sampled."""
+"""SentencePiece keeps what it learns from in memory: more lines than this are sampled.
+
+`data.preparation` gives it far fewer; the number stays, for it is written into every model.
+"""
 _PROBE = "  ，ﬁ①\n\u2581 𝔇 "
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     character = match.group()
     if character not in _ESCAPES:
         raise InputError(
@@ -43,6 +46,10 @@ def _escape(match: re.Match[str]) -> str:
             f"{match.string[: match.start()][-20:]!r}, accepted is Unicode text"
         )
     return _ESCAPES[character]
+
+
+def _escape(text: str) -> str:
+    return _RESERVED.sub(_escape_character, text)
 
 
 class Tokenizer:
@@ -58,7 +65,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except RuntimeError:
+        except (RuntimeError, UnicodeDecodeError):  # the second of a message that quotes the model
             raise InputError("not a SentencePiece model") from None
         self.vocab_size: int = self._processor.get_piece_size()
         special = [
@@ -101,14 +108,33 @@ class Tokenizer:
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of many texts, on several threads."""
-        escaped = [_RESERVED.sub(_escape, text) for text in texts]
-        ids: list[list[int]] = self._processor.encode(escaped)
+        ids: list[list[int]] = self._processor.encode(list(map(_escape, texts)))
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of some ids; PAD, BOS and EOS have none."""
         text = self._processor.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])
         return _ESCAPED.sub(lambda match: _UNESCAPES[match.group()], text)
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether the model is byte-pair encoding: its scores are ranks, not probabilities."""
+        return all(score.is_integer() for score in self._scores())
+
+    def _scores(self) -> list[float]:
+        scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
+        return scores
+
+    def ranked_pieces(self) -> list[tuple[int, str]]:
+        """Returns id and piece of all that hold characters, in the order of their merges."""
+        processor, scores = self._processor, self._scores()
+        ids = [
+            id
+            for id in range(self.vocab_size)
+            if not (processor.is_control(id) or processor.is_unknown(id) or processor.is_byte(id))
+        ]
+        ids.sort(key=lambda id: -scores[id])
+        return list(zip(ids, self.pieces(ids), strict=True))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the pieces of some ids as one reads them in a picture, blanks as U+2581."""
@@ -130,8 +156,7 @@ def learn_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
     def escaped() -> Iterator[str]:
         try:
-            for text in texts:
-                yield _RESERVED.sub(_escape, text)
+            yield from map(_escape, texts)
         except BaseException as error:  # SentencePiece would make another one of it
             failures.append(error)
             raise
