@@ -164,8 +164,17 @@ def test_an_interrupted_checkpoint_is_none(
 
 def test_old_checkpoints_go_but_the_best_stays(folder: ModelFolder) -> None:
     write_constants(folder, range(1, 8))
-    folder.remove_checkpoints(keep=2, also=3)
+    folder.remove_checkpoints(keep=2, also=3, every=1)
     assert [step for step, _ in folder.checkpoints()] == [3, 6, 7]
+
+
+def test_a_checkpoint_out_of_turn_goes_when_it_is_no_longer_the_last(folder: ModelFolder) -> None:
+    write_constants(folder, [5, 10, 12])
+    folder.remove_checkpoints(keep=3, also=5, every=5)
+    assert [step for step, _ in folder.checkpoints()] == [5, 10, 12]
+    write_constants(folder, [15])
+    folder.remove_checkpoints(keep=3, also=5, every=5)
+    assert [step for step, _ in folder.checkpoints()] == [5, 10, 15]
 
 
 def test_a_tokenizer_of_another_size_is_refused_with_both_sizes(

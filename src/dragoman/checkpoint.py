@@ -11,6 +11,8 @@ MODEL/run/                  what sharing the model doesn't need: encoded text, v
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,8 +58,20 @@ def _read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
         with safe_open(path, framework="np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return arrays, file.metadata() or {}
-    except (FileNotFoundError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: not a sound safetensors file: {error}") from None
+
+
+def _write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(arrays, path, metadata)
+        path.chmod(mode)  # safetensors lets nobody else read it
+    except SafetensorError as error:  # a full disk, most likely
+        code = re.search(r"os error (\d+)", str(error))
+        reason = os.strerror(int(code[1])) if code else str(error)
+        raise OSError(int(code[1]) if code else 0, reason, str(path)) from None
 
 
 @dataclass(frozen=True)
@@ -153,8 +167,9 @@ class ModelFolder:
     def write_weights(self, weights: Arrays) -> None:
         """Puts weights in the place of those there are."""
         metadata = {"tokenizer": self.read_tokenizers().fingerprint}
+        single = {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
         with replacing(self.path / _WEIGHTS) as partial:
-            save_file(weights, partial, metadata)
+            _write_arrays(partial, single, metadata)
 
     def write_card(self, text: str) -> None:
         """Writes what the model is and how well it does."""
@@ -164,7 +179,7 @@ class ModelFolder:
         """Adds to the card what has happened since it was written, if there is one."""
         card = self.path / _CARD
         if card.exists():
-            self.write_card(f"{card.read_text(encoding='utf-8')}\n{paragraph}\n")
+            self.write_card(f"{card.read_text(encoding='utf-8', errors='replace')}\n{paragraph}\n")
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Returns step and folder of the checkpoints kept, the oldest first."""
@@ -176,8 +191,8 @@ class ModelFolder:
         (self.run / "checkpoints").mkdir(exist_ok=True)
         with replacing(self.run / "checkpoints" / f"step-{step}") as partial:
             partial.mkdir()
-            save_file(checkpoint.weights, partial / _WEIGHTS)
-            save_file(checkpoint.optimizer, partial / _OPTIMIZER)
+            _write_arrays(partial / _WEIGHTS, checkpoint.weights)
+            _write_arrays(partial / _OPTIMIZER, checkpoint.optimizer)
             state = json.dumps(checkpoint.state, indent=1)
             (partial / _STATE).write_text(state, encoding="utf-8")
 
@@ -185,13 +200,23 @@ class ModelFolder:
         """Reads all that a checkpoint holds."""
         weights, _ = _read_arrays(path / _WEIGHTS)
         optimizer, _ = _read_arrays(path / _OPTIMIZER)
-        state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        try:
+            state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path / _STATE}: not sound JSON: {error}") from None
         return Checkpoint(weights, optimizer, state)
 
-    def remove_checkpoints(self, keep: int, also: int) -> None:
-        """Removes all checkpoints but the last few and that of one more step."""
-        for step, path in self.checkpoints()[:-keep]:
-            if step != also:
+    def remove_checkpoints(self, keep: int, also: int, every: int) -> None:
+        """Removes all checkpoints but the last few and that of one more step.
+
+        One that was saved out of turn, between two multiples of `every`, goes when it isn't the
+        last any more: an interrupted run ends with the checkpoints that it would have had.
+        """
+        *earlier, last = self.checkpoints()
+        in_turn = [(step, path) for step, path in earlier if step % every == 0]
+        kept = {step for step, _ in [*in_turn, last][-keep:]} | {also}
+        for step, path in earlier:
+            if step not in kept:
                 shutil.rmtree(path)
 
     def average_last(self, count: int) -> Arrays:

@@ -148,7 +148,10 @@ BAD_INPUT = {
     ),
     "no parent": ("--pairs good.tsv --from nope", "nope: no such model"),
     "a parent that is none": ("--pairs good.tsv --from .", ".: not a model, for it has no config"),
-    "no tokenizer": ("--pairs good.tsv --tokenizer two", "two: not a SentencePiece model"),
+    "no tokenizer": (
+        "--pairs good.tsv --tokenizer two",
+        "data.tokenizer: two: not a SentencePiece model",
+    ),
 }
 
 
@@ -189,6 +192,25 @@ def test_an_existing_model_is_never_overwritten(run: Any, model: Path, text: Tex
     assert finished.status == 2
     assert finished.error.startswith(f"error: {model} exists already\nhint: ")
     assert (model / "weights.safetensors").read_bytes() == before
+
+
+def test_a_model_goes_on_with_its_own_tokenizer_and_no_other(
+    run: Any, model: Path, text: Text, tmp_path: Path
+) -> None:
+    other = Path(__file__).parents[1] / "models" / "format-1" / "tokenizer.model"
+    given = ("--source", text[0], "--target", text[1], "--from", model)
+    finished = run("train", tmp_path / "m", *given, "--tokenizer", other)
+    assert finished.status == 2
+    assert f"data.tokenizer is {other}, but {model} has another tokenizer" in finished.error
+    assert not (tmp_path / "m").exists()
+
+
+def test_what_differs_from_the_preset_is_said_in_a_line(run: Any, asked: list[Any]) -> None:
+    given = ("--preset", "paper-base", "--batch-tokens", 4096, "--model.num_heads", 4)
+    finished = run("train", "m", "--pairs", "a.tsv", *given)
+    line = "unlike preset paper-base: model.num_heads 4 (8), training.batch_tokens 4096 (25000)"
+    assert line in finished.err.splitlines()
+    assert "unlike" not in run("train", "m", "--pairs", "a.tsv", "--seed", 5).err
 
 
 def test_resume_of_a_folder_that_is_no_model_is_refused(run: Any, tmp_path: Path) -> None:

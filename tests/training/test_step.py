@@ -6,7 +6,8 @@ from torch import Tensor
 
 from dragoman.config import PAD, TrainingConfig
 from dragoman.model.loss import training_loss
-from dragoman.training.step import Batch, StepResult, training_step
+from dragoman.training.distributed import Ranks
+from dragoman.training.step import Batch, StepResult, TrainingLoss, training_step
 
 from ..model.toys import toy_ids, toy_model
 
@@ -30,7 +31,9 @@ def step(
     optimizer = torch.optim.SGD(model.parameters())
     before = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     config = TrainingConfig(**changes)  # type: ignore[arg-type]
-    result = training_step(model, optimizer, batches, config, 1.0, precision)
+    loss = TrainingLoss(model, config.label_smoothing)
+    ranks = Ranks(torch.device("cpu"))
+    result = training_step(loss, optimizer, batches, config, 1.0, precision, ranks)
     assert all(parameter.grad is None for parameter in model.parameters())
     return before - torch.nn.utils.parameters_to_vector(model.parameters()).detach(), result
 

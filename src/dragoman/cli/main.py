@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 
-from dragoman.cli import attend, average, demo, evaluate, inspect, score, train, translate
+from dragoman.cli import attend, average, compare, demo, evaluate, inspect, score, train, translate
 from dragoman.cli.parser import Parser
-from dragoman.config import InputError
+from dragoman.config import InputError, RunError
+from dragoman.kernels.memory import is_want_of_memory
 
-_COMMANDS = (demo, train, translate, score, evaluate, average, inspect, attend)
+_COMMANDS = (demo, train, translate, score, evaluate, compare, average, inspect, attend)
 _FAILED, _MISUSED, _INTERRUPTED = 1, 2, 130
 
 
@@ -50,14 +52,20 @@ def main(argv: list[str] | None = None) -> int:
         _forget_output()
         place = f"{error.filename}: " if error.filename else ""
         return _fail(_FAILED, f"{place}{error.strerror or error}")
-    except (MemoryError, RuntimeError) as error:
-        if not _is_want_of_memory(error):
-            raise
-        return _fail(_FAILED, "not enough memory", "a smaller --batch-tokens needs less")
+    except RunError as error:
+        return _fail(_FAILED, str(error), error.hint)
+    except Exception as error:
+        if is_want_of_memory(error):
+            return _fail(_FAILED, "not enough memory", "a smaller --batch-tokens needs less")
+        if _rank() is not None:  # a fault of ours; where many run, say whose it is
+            _fail(_FAILED, f"{type(error).__name__}: {error}")
+        raise
     return 0
 
 
 def _run(argv: list[str] | None) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):  # data is UTF-8, but for the names of some files
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -66,18 +74,17 @@ def _run(argv: list[str] | None) -> None:
     sys.stdout.flush()
 
 
+def _rank() -> str | None:
+    """Returns which of the processes that torchrun started this is, if it did."""
+    return os.environ.get("RANK") if os.environ.get("WORLD_SIZE", "1") != "1" else None
+
+
 def _fail(status: int, message: str, hint: str | None = None) -> int:
-    for kind, text in (("error", message), ("hint", hint)):
+    speaker = "" if _rank() is None else f"rank {_rank()}: "
+    for kind, text in (("error", speaker + message), ("hint", hint)):
         if text:
             print(f"{kind}: {' '.join(text.splitlines())}", file=sys.stderr)
     return status
-
-
-def _is_want_of_memory(error: Exception) -> bool:
-    # torch has an exception for a GPU's memory only, and importing torch here would cost seconds
-    return isinstance(error, MemoryError) or any(
-        sign in str(error) for sign in ("out of memory", "can't allocate memory")
-    )
 
 
 def _forget_output() -> None:

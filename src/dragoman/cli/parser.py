@@ -22,6 +22,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         self.options: list[str] = []
+        self._intermixing = False
         super().__init__(
             formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=28),
             allow_abbrev=False,
@@ -33,6 +34,16 @@ class Parser(argparse.ArgumentParser):
         """Adds an argument, and remembers the names of an option."""
         self.options += [name for name in names if name.startswith("--")]
         return super().add_argument(*names, **settings)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Takes the file of `dragoman translate MODEL --beam-size 5 FILE` wherever it stands."""
+        if self._subparsers is not None or self._intermixing:
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True  # argparse does it in two passes, each through here
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
 
     def error(self, message: str) -> NoReturn:
         """Raises argparse's own message in our form: the place, the value, what is accepted."""

@@ -85,15 +85,25 @@ def format_duration(seconds: float) -> str:
 
 def _describe_data(event: Event, max_steps: int) -> list[str]:
     origin = "held out from the text, for none was given" if event["held_out"] else "as given"
+    if event["validation_long"]:
+        origin += f"; {event['validation_long']:,} longer than data.max_length left out"
     return [event["report"], f"validation: {event['validation_pairs']:,} pairs, {origin}"]
 
 
 def _describe_start(event: Event, max_steps: int) -> list[str]:
+    several = f" in {event['processes']} processes" if event["processes"] > 1 else ""
     verb = f"going on after step {event['step']:,}" if event["step"] else "training"
     return [
         f"{verb}: {event['parameters']:,} parameters, {event['pairs']:,} pairs, "
         f"{event['batches']:,} steps an epoch, {max_steps:,} steps at most, "
-        f"{event['precision']} on {event['device']}"
+        f"{event['precision']} on {event['device']}{several}"
+    ]
+
+
+def _describe_interrupted(event: Event, max_steps: int) -> list[str]:
+    return [
+        f"stopped after step {event['step']:,} and saved; to go on, give the same command with "
+        f"--resume"
     ]
 
 
@@ -129,5 +139,6 @@ _DESCRIPTIONS: dict[str, Callable[[Event, int], list[str]]] = {
     "log": _describe_log,
     "validation": _describe_validation,
     "warning": _describe_warning,
+    "interrupted": _describe_interrupted,
     "end": _describe_end,
 }

@@ -21,7 +21,7 @@ def add_options(parser: Parser, *, trains: bool = False) -> None:
     parser.add_argument(
         "--precision",
         dest="training.precision" if trains else "precision",
-        choices=("auto", "float32", "bfloat16"),
+        choices=("auto", "float32", "bfloat16", *(("float64",) if trains else ())),
         metavar="P",
         help="auto, float32, bfloat16; "
         + ("auto: bfloat16 where it is fast" if trains else "auto: float32"),
@@ -51,7 +51,8 @@ def open_translator(arguments: argparse.Namespace, model: str | Path) -> Transla
     from dragoman.decoding.loader import load
 
     precision = getattr(arguments, "precision", "auto")
-    return load(model, device=arguments.device, precision=precision)
+    ensemble = getattr(arguments, "ensemble", ())
+    return load(model, device=arguments.device, precision=precision, ensemble=ensemble)
 
 
 def decoding_config(arguments: argparse.Namespace) -> DecodingConfig:

@@ -5,14 +5,33 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import runtime
 from dragoman.cli.parser import Commands, Parser, settings_of
-from dragoman.config import SECTIONS, Settings, build_config, read_recipe
+from dragoman.config import SECTIONS, Config, Settings, build_config, read_recipe
 from dragoman.presets import PRESETS, preset_settings
 
+if TYPE_CHECKING:
+    from dragoman.training.metrics import Event, Report
+
 _DEFAULT_PRESET = "small"
+_WHAT_MATTERS: dict[str, tuple[str, ...]] = {
+    "model": (),
+    "data": ("vocab_size", "joint_vocabulary"),
+    "training": (
+        "batch_tokens",
+        "schedule",
+        "warmup_steps",
+        "noam_factor",
+        "peak_learning_rate",
+        "adam_beta2",
+        "label_smoothing",
+        "max_steps",
+    ),
+}
+"""Settings whose change makes another model of a preset; () is all of a section."""
+_DERIVED = ("d_k", "d_v", "source_vocab_size", "target_vocab_size")
 _FILES = ("source", "target", "pairs")
 _EPILOG = """\
 every setting is an option: --model.d_model 256, --data.drop_duplicates false, ...
@@ -43,6 +62,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--from", dest="parent", metavar="MODEL", help="go on from its weights")
     parser.add_argument(
         "--resume", action="store_true", default=False, help="go on where MODEL stopped, or start"
+    )
+    parser.add_argument(
+        "--tensorboard", action="store_true", default=False, help="curves in MODEL/run/tensorboard"
     )
     for flag, setting, metavar, text in (
         ("--tokenizer", "data.tokenizer", "F.model", "use it instead of learning one"),
@@ -85,28 +107,52 @@ def _add_settings(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Trains a model and shows how it goes."""
-    config = build_config(*_layers(arguments))
+    model = Path(arguments.path)
+    preset, layers = _layers(arguments)
+    config = build_config(*layers)
     from dragoman.cli.progress import Progress, say
     from dragoman.training.loop import train
+    from dragoman.training.tensorboard import TensorBoard
 
     runtime.use_threads(arguments)
-    model = Path(arguments.path)
+    curves = [TensorBoard(model / "run" / "tensorboard")] if arguments.tensorboard else []
     if not model.exists():
         say("reading, cleaning and encoding the text")
+    if preset is not None and (found := differences(preset, config)):
+        say(f"unlike preset {preset}: {', '.join(found)}")
     with Progress(config.training.max_steps) as progress:
+        listeners: list[Report] = [progress, *curves]
+
+        def report(event: Event) -> None:
+            for listen in listeners:
+                listen(event)
+
         train(
             model,
             config,
             resume=arguments.resume,
             from_model=getattr(arguments, "parent", None),
             device=arguments.device,
-            report=progress,
+            report=report,
         )
     say(f"the model is in {model}; to use it: dragoman translate {model} < FILE")
 
 
-def _layers(arguments: argparse.Namespace) -> list[Settings]:
-    """Returns the settings from the weakest to the strongest."""
+def differences(preset: str, config: Config) -> list[str]:
+    """Returns the settings that decide what is learnt and that aren't those of a preset."""
+    whole = build_config(preset_settings(preset))
+    return [
+        f"{section}.{name} {ours} ({theirs})"
+        for section, names in _WHAT_MATTERS.items()
+        for name in names or [field.name for field in dataclasses.fields(SECTIONS[section])]
+        if name not in _DERIVED
+        and (ours := getattr(getattr(config, section), name))
+        != (theirs := getattr(getattr(whole, section), name))
+    ]
+
+
+def _layers(arguments: argparse.Namespace) -> tuple[str | None, list[Settings]]:
+    """Returns the preset and the settings, from the weakest to the strongest."""
     flags = settings_of(arguments)
     preset, file = read_recipe(Path(arguments.config)) if "config" in arguments else (None, {})
     preset = getattr(arguments, "preset", preset)
@@ -120,7 +166,7 @@ def _layers(arguments: argparse.Namespace) -> list[Settings]:
         layers.append(preset_settings(preset))
     if "parent" in arguments:
         layers.append(_inherited_settings(Path(arguments.parent)))
-    return [*layers, file, _replace_other_files(flags), flags]
+    return preset, [*layers, file, _replace_other_files(flags), flags]
 
 
 def _stored_settings(model: Path) -> Settings:

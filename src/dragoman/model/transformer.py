@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +67,7 @@ class Transformer(nn.Module):
             self.output_embedding.weight = target_token.weight
         if config.tie == "source-target-output":
             source_token.weight = target_token.weight
-        self.apply(initialize)
+        self.apply(partial(initialize, gain=config.projection_gain))
 
     @property
     def output_weight(self) -> Tensor:
@@ -146,14 +148,14 @@ class Transformer(nn.Module):
                 module._buffers[key] = ours._buffers[key]
         return twin.train(self.training)
 
-    def to_arrays(self) -> dict[str, npt.NDArray[np.float32]]:
-        """Returns a copy of parameters and buffers by name, in float32, tied ones once."""
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Returns a copy of parameters and buffers by name, tied ones once."""
         return {
-            name: tensor.detach().to("cpu", torch.float32, copy=True).numpy()
+            name: tensor.detach().to("cpu", copy=True).numpy()
             for name, tensor in self._named_tensors().items()
         }
 
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[np.float32]]) -> None:
+    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Takes parameters and buffers by name.
 
         Raises:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
 import torch
 
-from dragoman.checkpoint import Arrays, ModelFolder
-from dragoman.config import Config, InputError
-from dragoman.data.batching import Indices, plan_epoch
+from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder
+from dragoman.config import PAD, Config, InputError, RunError
+from dragoman.data.batching import Indices, largest_batch
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
-from dragoman.kernels.device import resolve_device, resolve_precision
+from dragoman.data.subword_dropout import SubwordDropout
+from dragoman.kernels.device import resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.training.card import model_card
+from dragoman.training.distributed import Ranks, joined
+from dragoman.training.feed import Feed
+from dragoman.training.interruption import interruptible
 from dragoman.training.metrics import Event, MetricsFile, Report
-from dragoman.training.optimizer import build_optimizer
+from dragoman.training.optimizer import build_optimizer, reserve_moments
+from dragoman.training.rehearsal import rehearse
 from dragoman.training.schedule import learning_rate
 from dragoman.training.setup import create, take_up
 from dragoman.training.state import RunState, Window, capture, restore
-from dragoman.training.step import Batch, StepResult, training_step
+from dragoman.training.step import Batch, StepResult, TrainingLoss, training_step
 from dragoman.training.validation import Validator, suspicion
+
+_MOST_SKIPPED = 10
+"""Steps in a row without a finite gradient after which a run gives up."""
 
 
 def train(
@@ -50,131 +59,210 @@ def train(
         InputError: for anything wrong with the settings or the data; nothing is left behind.
     """
     path = Path(path)
-    place = resolve_device(device)
-    if path.exists() and not resume:
-        raise InputError(
-            f"{path} exists already", "give another name, or --resume to go on with it"
-        )
-    if path.exists():
-        folder = ModelFolder(path)
-        take_up(folder, config)
-    else:
-        folder = create(path, config, from_model, report)
-    run = TrainingRun(folder, place, report)
-    try:
-        run.go()
-    finally:
-        run.close()
+    with joined(device) as ranks:
+        fresh = not path.exists()
+        folder = _open(path, config, resume, from_model, report, ranks)
+        run = TrainingRun(folder, ranks, report)
+        try:
+            run.start()
+            fresh = False
+            run.go()
+        finally:
+            run.close()
+            if fresh and ranks.first:
+                shutil.rmtree(path)  # or another try with less memory would find its name taken
     return path
+
+
+def _open(
+    path: Path,
+    config: Config,
+    resume: bool,
+    from_model: str | Path | None,
+    report: Report,
+    ranks: Ranks,
+) -> ModelFolder:
+    """Makes or takes up the folder of a run; the first rank does, and the others wait."""
+    if ranks.first:
+        if path.exists() and not resume:
+            raise InputError(
+                f"{path} exists already", "give another name, or --resume to go on with it"
+            )
+        if path.exists():
+            take_up(ModelFolder(path), config)
+        else:
+            create(path, config, from_model, report)
+    ranks.agree(None)
+    return ModelFolder(path)
 
 
 class TrainingRun:
     """One model in training."""
 
-    def __init__(self, folder: ModelFolder, device: torch.device, report: Report) -> None:
+    def __init__(self, folder: ModelFolder, ranks: Ranks, report: Report) -> None:
         """Takes up the run of a folder where its last checkpoint left it."""
         self.folder = folder
         self.config = folder.read_config()
-        self.device = device
-        self.precision = resolve_precision(self.config.training.precision, device)
+        self.ranks = ranks
+        training = self.config.training
+        self.precision = resolve_precision(training.precision, ranks.device)
         tokenizers = folder.read_tokenizers()
         self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
         self.validator = Validator.open(folder, self.config, tokenizers)
-        torch.manual_seed(self.config.training.seed)
+        data = self.config.data
+        self._subword_dropout = SubwordDropout(
+            tokenizers.source, tokenizers.target, data.bpe_dropout, data.max_length
+        )
+        torch.manual_seed(training.seed)
         self.model = Transformer(
-            self.config.model, gradient_checkpointing=self.config.training.gradient_checkpointing
-        ).to(device)
-        self.optimizer = build_optimizer(self.model, self.config.training)
+            self.config.model, gradient_checkpointing=training.gradient_checkpointing
+        ).to(ranks.device, torch.float64 if self.precision == "float64" else None)
+        if not ranks.first:  # the same parameters, but dropout of its own
+            torch.manual_seed(training.seed + 1_000_003 * ranks.rank)
+        self.optimizer = build_optimizer(self.model, training)
         self.state = RunState()
         if checkpoints := folder.checkpoints():
             last = folder.read_checkpoint(checkpoints[-1][1])
-            self.state = restore(last, self.model, self.optimizer)
+            self.state = restore(last, self.model, self.optimizer, ranks)
         elif folder.has_weights():
             self.model.load_arrays(folder.read_weights())
-        self._metrics = MetricsFile(folder.run / "metrics.jsonl", self.state.metrics_bytes)
+        reserve_moments(self.optimizer)
+        loss = TrainingLoss(self.model, training.label_smoothing)
+        self._loss = ranks.wrap(loss, all_used=self.config.model.cross_attention)
+        self._feed = Feed(self.corpus, self.config, self.state)
+        self._metrics: MetricsFile | None = None
+        if ranks.first:
+            path = folder.run / "metrics.jsonl"
+            self._metrics = MetricsFile(path, self.state.metrics_bytes)
         self._report = report
-        self._plan: list[Indices] = self._plan_epoch()
         self._started = time.monotonic() - self.state.seconds
 
-    def go(self) -> None:
-        """Trains until there is a reason to stop, then leaves the best weights."""
-        self._start()
-        self.model.train()
-        reason = self._reason_to_stop()
-        while reason is None:
-            result = self._step()
-            self._log(result)
-            if self.state.step % self.config.training.validate_every == 0:
-                self._validate()
-            reason = self._reason_to_stop()
-        if self.state.step not in dict(self.folder.checkpoints()):
-            self._validate()
-        self._finish(reason)
+    def start(self) -> None:
+        """Tells what is about to run, and tries the largest batch that can come.
 
-    def close(self) -> None:
-        """Closes the run's files."""
-        self._metrics.close()
-
-    def emit(self, event: Event) -> None:
-        """Keeps an event and reports it."""
-        self._metrics.write(event)
-        self._report(event)
-
-    def _start(self) -> None:
+        Raises:
+            RunError: if there isn't enough memory for it.
+        """
+        training = self.config.training
         self.emit(
             {
                 "event": "start",
                 "step": self.state.step,
                 "parameters": sum(p.numel() for p in self.model.parameters()),
                 "pairs": len(self.corpus),
-                "batches": len(self._plan),
+                "batches": self._feed.steps_per_epoch(),
                 "precision": self.precision,
-                "device": str(self.device),
+                "device": str(self.ranks.device),
+                "processes": self.ranks.count,
             }
         )
+        if self._reason_to_stop() is None:
+            pairs, source, target = largest_batch(self.corpus.lengths, training.batch_tokens)
+            share = -(-pairs // (self.ranks.count * training.accumulation))
+            loss = TrainingLoss(self.model, training.label_smoothing)
+            rehearse(loss, share, source, target, self.precision)
 
-    def _plan_epoch(self) -> list[Indices]:
-        training = self.config.training
-        return plan_epoch(
-            self.corpus.lengths, training.batch_tokens, training.seed, self.state.epoch
-        )
+    def go(self) -> None:
+        """Trains until there is a reason to stop, then leaves the best weights.
 
-    def _next_batch(self) -> list[Batch]:
-        """Returns the micro-batches of the next step and moves on in the data."""
-        state = self.state
-        if state.position == len(self._plan):
-            state.epoch, state.position = state.epoch + 1, 0
-            self._plan = self._plan_epoch()
-        indices = self._plan[state.position]
-        state.position += 1
-        parts = self.config.training.accumulation
-        return [self._load(indices[part::parts]) for part in range(min(parts, len(indices)))]
+        Raises:
+            KeyboardInterrupt: after Ctrl-C, when all is saved.
+            RunError: if the gradient is not finite any more.
+        """
+        self.model.train()
+        with interruptible() as interrupted:
+            reason, leave = self._agree_to_stop(interrupted())
+            while reason is None and not leave:
+                result = self._step()
+                self._log(result)
+                if self.state.step % self.config.training.validate_every == 0:
+                    self._validate()
+                reason, leave = self._agree_to_stop(interrupted())
+        if reason is None:
+            self._leave()
+        if self.state.step != self.state.validated_step:
+            self._validate()
+        if self.ranks.first:
+            self._finish(reason)
 
-    def _load(self, indices: Indices) -> Batch:
-        source, target = self.corpus.batch(indices)
-        return torch.from_numpy(source).to(self.device), torch.from_numpy(target).to(self.device)
+    def close(self) -> None:
+        """Closes the run's files."""
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def emit(self, event: Event) -> None:
+        """Keeps an event and reports it; the first rank speaks for all."""
+        if self._metrics is not None:
+            self._metrics.write(event)
+            self._report(event)
+
+    def _warn(self, message: str) -> None:
+        self.emit({"event": "warning", "step": self.state.step, "message": message})
+
+    def _micro_batches(self, indices: Indices) -> list[Batch]:
+        """Returns this rank's share of a step, cut for accumulation."""
+        mine = self.ranks.share(indices)
+        if len(mine) == 0:  # all ranks take part in every step: this one with nothing to learn
+            source, target = self._load(indices[:1], 0)
+            return [(source, torch.full_like(target, PAD))]
+        parts = min(self.config.training.accumulation, len(mine))
+        return [self._load(mine[part::parts], part) for part in range(parts)]
+
+    def _load(self, indices: Indices, part: int) -> Batch:
+        seed = self.config.training.seed, self.state.step, self.ranks.rank, part
+        sides = self.corpus.batch(indices, self._subword_dropout.recut(seed))
+        source, target = (torch.from_numpy(side).to(self.ranks.device) for side in sides)
+        return source, target
 
     def _step(self) -> StepResult:
         before = time.monotonic()
         state, training = self.state, self.config.training
-        batch = self._next_batch()
+        batch = self._micro_batches(self._feed.next())
         state.step += 1
         rate = learning_rate(state.step, training, self.config.model.d_model)
-        result = training_step(self.model, self.optimizer, batch, training, rate, self.precision)
-        state.window.loss += result.loss * result.tokens
-        state.window.nll += result.nll * result.tokens
-        state.window.tokens += result.tokens
+        result = training_step(
+            self._loss, self.optimizer, batch, training, rate, self.precision, self.ranks
+        )
+        if result.finite:
+            state.skipped_in_row.clear()
+            state.window.loss += result.loss * result.tokens
+            state.window.nll += result.nll * result.tokens
+            state.window.tokens += result.tokens
+        else:
+            self._count_skipped()
         state.window.seconds += time.monotonic() - before
         return result
+
+    def _count_skipped(self) -> None:
+        """Notes a step without a finite gradient, which has changed nothing.
+
+        Raises:
+            RunError: naming the batches, after too many in a row.
+        """
+        state = self.state
+        batch = f"epoch {state.epoch}, pool {state.pool}, batch {state.position}"
+        state.skipped_steps += 1
+        state.skipped_in_row.append(batch)
+        self._warn(
+            f"the gradient of step {state.step:,} isn't finite: skipped ({batch}; "
+            f"{state.skipped_steps:,} so far)"
+        )
+        if len(state.skipped_in_row) == _MOST_SKIPPED:
+            raise RunError(
+                f"the gradient wasn't finite in {_MOST_SKIPPED} steps in a row: "
+                f"{'; '.join(state.skipped_in_row)}",
+                "try a lower learning rate, more training.warmup_steps or a training.clip_norm; "
+                "the last checkpoint is kept",
+            )
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
 
     def _log(self, result: StepResult) -> None:
         state, training = self.state, self.config.training
-        if state.step % training.log_every:
-            return
         window = state.window
+        if state.step % training.log_every or not window.tokens:
+            return
         self.emit(
             {
                 "event": "log",
@@ -198,11 +286,11 @@ class TrainingRun:
         return max(0.0, min(by_steps, by_hours))
 
     def _measure(self, weights: str) -> Event:
-        event = self.validator.measure(self.model)
-        event = {**event, "step": self.state.step, "weights": weights, "seconds": self._elapsed()}
+        event = {**self.validator.measure(self.model), "step": self.state.step}
+        event |= {"weights": weights, "seconds": self._elapsed()}
         self.emit(event)
         if warning := suspicion(event):
-            self.emit({"event": "warning", "step": self.state.step, "message": warning})
+            self._warn(warning)
         return event
 
     def _score(self, event: Event) -> float:
@@ -214,19 +302,46 @@ class TrainingRun:
     def _validate(self) -> None:
         """Measures the model, saves everything, and keeps the weights if they are the best."""
         state, training = self.state, self.config.training
-        score = self._score(self._measure("latest"))
+        score = self.ranks.agree(self._score(self._measure("latest")) if self.ranks.first else 0.0)
         better = state.best_score is None or score > state.best_score
         if better:
             state.best_step, state.best_score, state.stale_validations = state.step, score, 0
         else:
             state.stale_validations += 1
+        state.validated_step = state.step
+        checkpoint = self._save()
+        if self.ranks.first:
+            if better:
+                self.folder.write_weights(checkpoint.weights)
+            self.folder.remove_checkpoints(
+                training.keep_checkpoints, state.best_step, training.validate_every
+            )
+
+    def _save(self) -> Checkpoint:
+        """Writes all it takes to go on from here."""
+        state = self.state
         state.seconds = self._elapsed()
-        state.metrics_bytes = self._metrics.sync()
-        checkpoint = capture(state, self.model, self.optimizer)
-        self.folder.write_checkpoint(state.step, checkpoint)
-        if better:
-            self.folder.write_weights(checkpoint.weights)
-        self.folder.remove_checkpoints(training.keep_checkpoints, state.best_step)
+        if self._metrics is not None:
+            state.metrics_bytes = self._metrics.sync()
+        checkpoint = capture(state, self.model, self.optimizer, self.ranks)
+        if self.ranks.first:
+            self.folder.write_checkpoint(state.step, checkpoint)
+        return checkpoint
+
+    def _leave(self) -> None:
+        """Saves a run that was interrupted, for another day.
+
+        Raises:
+            KeyboardInterrupt: always.
+        """
+        if self.state.step not in dict(self.folder.checkpoints()):
+            self._save()
+        self.emit({"event": "interrupted", "step": self.state.step, "seconds": self._elapsed()})
+        raise KeyboardInterrupt
+
+    def _agree_to_stop(self, interrupted: bool) -> tuple[str | None, bool]:
+        """Returns why the run is over, if it is, and whether somebody pressed Ctrl-C."""
+        return self.ranks.agree((self._reason_to_stop(), interrupted))
 
     def _reason_to_stop(self) -> str | None:
         state, training = self.state, self.config.training

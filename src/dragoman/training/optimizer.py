@@ -23,6 +23,18 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
     )
 
 
+def reserve_moments(optimizer: torch.optim.Adam) -> None:
+    """Makes the moments that Adam would make at its first step, so that their memory is taken."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter not in optimizer.state:
+                optimizer.state[parameter] = {
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                    "step": torch.zeros((), device=parameter.device),
+                }
+
+
 def optimizer_arrays(optimizer: torch.optim.Adam, model: nn.Module) -> Arrays:
     """Returns the moments and step counts as `name/moment`; a copy."""
     return {

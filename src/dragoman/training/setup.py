@@ -12,10 +12,11 @@ import torch
 
 from dragoman.checkpoint import ModelFolder, Tokenizers
 from dragoman.config import Config, InputError
-from dragoman.data.atomic import replacing
-from dragoman.data.batching import plan_epoch
+from dragoman.data.atomic import remove_leftovers, replacing
+from dragoman.data.batching import require_fit
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.model.transformer import Transformer
 from dragoman.training.metrics import Report
 
@@ -25,6 +26,8 @@ _FREE_ON_RESUME = ("max_steps", "max_hours", "patience", "log_every")
 
 def take_up(folder: ModelFolder, config: Config) -> None:
     """Checks that the settings are those of the run, and writes those that may differ.
+
+    What a kill left half-written goes.
 
     Raises:
         InputError: naming the first setting that differs.
@@ -43,6 +46,7 @@ def take_up(folder: ModelFolder, config: Config) -> None:
                     f"{kept!r}",
                     "give the same settings as before, or start a new model with --from",
                 )
+    remove_leftovers(folder.path)
     free = {name: getattr(config.training, name) for name in _FREE_ON_RESUME}
     training = dataclasses.replace(stored.training, **free)
     folder.replace_config(dataclasses.replace(stored, training=training))
@@ -58,6 +62,8 @@ def create(
     """
     parent = None if from_model is None else ModelFolder(Path(from_model))
     tokenizers = None if parent is None else parent.read_tokenizers()
+    if parent is not None:
+        _require_same_tokenizers(parent, config)
     with replacing(path) as partial:
         data = partial / "run" / "data"
         data.mkdir(parents=True)
@@ -81,6 +87,22 @@ def create(
     return ModelFolder(path)
 
 
+def _require_same_tokenizers(parent: ModelFolder, config: Config) -> None:
+    """Checks that tokenizers that are given are those of the model to start from."""
+    tokenizers, data = parent.read_tokenizers(), config.data
+    for setting, ours in (
+        ("tokenizer", tokenizers.source),
+        ("source_tokenizer", tokenizers.source),
+        ("target_tokenizer", tokenizers.target),
+    ):
+        path = getattr(data, setting)
+        if path and Tokenizer.load(Path(path)).fingerprint != ours.fingerprint:
+            raise InputError(
+                f"data.{setting} is {path}, but {parent.path} has another tokenizer",
+                "a model goes on with the tokenizer it was trained with: leave the setting out",
+            )
+
+
 def _fit_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
     sizes: dict[str, Any] = {
         "source_vocab_size": len(tokenizers.source),
@@ -94,7 +116,7 @@ def _fit_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 def _require_room(config: Config, data: Path) -> None:
     """Checks before the first step that a batch and the learned positions hold every sentence."""
     lengths = {name: EncodedCorpus.open(data / name).lengths for name in (TRAINING, VALIDATION)}
-    plan_epoch(lengths[TRAINING], config.training.batch_tokens, config.training.seed, 0)
+    require_fit(int(lengths[TRAINING].max()), config.training.batch_tokens)
     for name, found in lengths.items():
         longest, most = int(found.max()), config.model.max_positions
         if config.model.positions == "learned" and longest > most:
@@ -110,6 +132,7 @@ def _data_summary(prepared: Preparation) -> dict[str, Any]:
         "report": prepared.report,
         "counts": prepared.counts,
         "validation_pairs": prepared.num_validation,
+        "validation_long": prepared.num_validation_long,
         "held_out": prepared.held_out,
         "source_vocab_size": len(prepared.source_tokenizer),
         "target_vocab_size": len(prepared.target_tokenizer),

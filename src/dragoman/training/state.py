@@ -10,9 +10,8 @@ import torch
 
 from dragoman.checkpoint import Arrays, Checkpoint
 from dragoman.model.transformer import Transformer
+from dragoman.training.distributed import Ranks
 from dragoman.training.optimizer import load_optimizer, optimizer_arrays
-
-_RANDOM = "random/"
 
 
 @dataclass
@@ -31,8 +30,14 @@ class RunState:
 
     step: int = 0
     epoch: int = 0
+    pool: int = 0
     position: int = 0
-    """Batches of this epoch that are done."""
+    """Batches of this pool of this epoch that are done."""
+    validated_step: int = -1
+    skipped_steps: int = 0
+    """Steps whose gradient wasn't finite."""
+    skipped_in_row: list[str] = dataclasses.field(default_factory=list)
+    """The batches of the latest of them that followed each other."""
     seconds: float = 0.0
     """Spent on this run so far, validation included, over all its sittings."""
     best_step: int = 0
@@ -44,20 +49,42 @@ class RunState:
     window: Window = dataclasses.field(default_factory=Window)
 
 
-def capture(state: RunState, model: Transformer, optimizer: torch.optim.Adam) -> Checkpoint:
-    """Copies everything that the next step depends on."""
-    random: Arrays = {f"{_RANDOM}cpu": torch.get_rng_state().numpy().copy()}
-    if torch.cuda.is_available():
-        random[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state().numpy().copy()
+def _random_states(device: torch.device) -> dict[str, torch.Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _random_name(rank: int, kind: str) -> str:
+    return f"random/{rank}/{kind}" if rank else f"random/{kind}"
+
+
+def capture(
+    state: RunState, model: Transformer, optimizer: torch.optim.Adam, ranks: Ranks
+) -> Checkpoint:
+    """Copies everything that the next step depends on, the random numbers of all ranks included."""
+    random: Arrays = {
+        _random_name(rank, kind): value.numpy().copy()
+        for rank, states in enumerate(ranks.gather(_random_states(ranks.device)))
+        for kind, value in states.items()
+    }
     arrays = {**optimizer_arrays(optimizer, model), **random}
     return Checkpoint(model.to_arrays(), arrays, dataclasses.asdict(state))
 
 
-def restore(checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.Adam) -> RunState:
-    """Puts model, optimiser and random numbers back; returns where the run stood."""
+def restore(
+    checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.Adam, ranks: Ranks
+) -> RunState:
+    """Puts model, optimiser and random numbers back; returns where the run stood.
+
+    A rank that there was not before keeps the random numbers that it begins with.
+    """
     model.load_arrays(checkpoint.weights)
     load_optimizer(optimizer, model, checkpoint.optimizer)
-    torch.set_rng_state(torch.from_numpy(np.array(checkpoint.optimizer[f"{_RANDOM}cpu"])))
-    if torch.cuda.is_available() and f"{_RANDOM}cuda" in checkpoint.optimizer:
-        torch.cuda.set_rng_state(torch.from_numpy(np.array(checkpoint.optimizer[f"{_RANDOM}cuda"])))
+    for kind in _random_states(ranks.device):
+        kept = checkpoint.optimizer.get(_random_name(ranks.rank, kind))
+        if kept is not None:
+            state = torch.from_numpy(np.array(kept))
+            torch.set_rng_state(state) if kind == "cpu" else torch.cuda.set_rng_state(state)
     return RunState(**{**checkpoint.state, "window": Window(**checkpoint.state["window"])})

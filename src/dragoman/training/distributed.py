@@ -1,0 +1,121 @@
+"""Several processes that train one model, as `torchrun` starts them; one process is the plain case.
+
+Each rank takes its share of the sentences of every step. What they do together is a sum over ranks,
+so that as many processes as there are learn what one would learn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from dragoman.config import InputError, RunError
+from dragoman.kernels.device import resolve_device
+
+_PATIENCE = timedelta(hours=2)
+"""How long the ranks wait for the first one to read the data or to validate."""
+
+Shared = TypeVar("Shared")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that train together."""
+
+    device: torch.device
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes and reports."""
+        return self.rank == 0
+
+    def share(self, items: Any) -> Any:
+        """Returns this rank's part of a sequence: every count-th."""
+        return items[self.rank :: self.count]
+
+    def total(self, *numbers: float) -> list[float]:
+        """Sums numbers over the ranks, each in float64."""
+        if self.count == 1:
+            return list(numbers)
+        sums = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return sums.tolist()
+
+    def agree(self, value: Shared) -> Shared:
+        """Returns the first rank's value on every rank."""
+        if self.count == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, device=self.device)
+        return box[0]
+
+    def gather(self, value: Shared) -> list[Shared]:
+        """Returns the values of all ranks, on every rank."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+    def wrap(self, module: nn.Module, *, all_used: bool) -> nn.Module:
+        """Makes the gradients of a module the mean over the ranks.
+
+        Args:
+            module: its forward makes the loss.
+            all_used: whether each loss depends on every parameter.
+        """
+        if self.count == 1:
+            return module
+        return DistributedDataParallel(module, find_unused_parameters=not all_used)
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Joins the processes that torchrun started, if it did, and leaves them at the end.
+
+    Args:
+        device: `auto`, `cpu` or `cuda`; of several GPUs each process takes one.
+
+    Raises:
+        RunError: in place of what torch says where another process has gone.
+    """
+    place = resolve_device(device)
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Ranks(place)
+        return
+    local = int(os.environ["LOCAL_RANK"])
+    if place.type == "cuda":
+        if local >= torch.cuda.device_count():
+            raise InputError(
+                f"--nproc-per-node is above the {torch.cuda.device_count()} GPUs of this machine",
+                "start as many processes as there are GPUs",
+            )
+        place = torch.device("cuda", local)
+        torch.cuda.set_device(place)
+    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield Ranks(place, dist.get_rank(), count)
+    except RuntimeError as error:
+        if not _names_a_lost_process(str(error)):
+            raise
+        raise RunError(
+            "another process of this run has ended", "its own message says why"
+        ) from None
+    finally:
+        dist.destroy_process_group()
+
+
+def _names_a_lost_process(message: str) -> bool:
+    return any(sign in message for sign in ("closed by peer", "Connection reset", "gloo", "NCCL"))

@@ -1,0 +1,44 @@
+"""The pairs of each step, one batch after the other, from wherever a run stands."""
+
+from __future__ import annotations
+
+from dragoman.config import Config
+from dragoman.data.batching import EpochPlan, Indices
+from dragoman.data.encoded import EncodedCorpus
+from dragoman.training.state import RunState
+
+
+class Feed:
+    """Deals out the batches of a run and keeps count in its state.
+
+    What comes next depends on the state alone: nothing is read again to get there.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, config: Config, state: RunState) -> None:
+        """Goes on where the state says."""
+        self._corpus, self._config, self._state = corpus, config, state
+        self._epoch = self._plan_epoch()
+        self._batches = self._epoch.pool(state.pool)
+
+    def _plan_epoch(self) -> EpochPlan:
+        corpus, training = self._corpus, self._config.training
+        parts = list(zip(corpus.parts, self._config.data.weights, strict=True))
+        return EpochPlan(
+            corpus.lengths, training.batch_tokens, training.seed, self._state.epoch, parts
+        )
+
+    def steps_per_epoch(self) -> int:
+        """Returns how many batches an epoch has: about as many, where it has several pools."""
+        return round(len(self._batches) * max(1.0, self._epoch.pools))
+
+    def next(self) -> Indices:
+        """Returns the pairs of the next step, and moves on."""
+        state = self._state
+        if state.position == len(self._batches):
+            state.pool, state.position = state.pool + 1, 0
+            if state.pool >= self._epoch.pools:
+                state.epoch, state.pool = state.epoch + 1, 0
+                self._epoch = self._plan_epoch()
+            self._batches = self._epoch.pool(state.pool)
+        state.position += 1
+        return self._batches[state.position - 1]

@@ -1,0 +1,54 @@
+"""The largest batch, before the first step: want of memory shows at once, not days later."""
+
+from __future__ import annotations
+
+import torch
+
+from dragoman.config import EOS, UNK, RunError
+from dragoman.kernels.device import compute_in
+from dragoman.kernels.memory import is_want_of_memory
+from dragoman.training.step import TrainingLoss
+
+
+def rehearse(
+    loss: TrainingLoss, pairs: int, source_tokens: int, target_tokens: int, precision: str
+) -> None:
+    """Makes the loss and the gradients of a batch as large as can come, and forgets them.
+
+    Parameters, buffers and random numbers are afterwards what they were.
+
+    Args:
+        loss: of the model; its optimiser's moments should exist already, for they take memory too.
+        pairs: sentences of the micro-batch.
+        source_tokens: of each source, EOS included.
+        target_tokens: of each target, likewise.
+        precision: as in `training_step`.
+
+    Raises:
+        RunError: if the memory isn't enough, naming the batch.
+    """
+    model = loss.model.train()
+    device = model.output_weight.device
+    source, target = (
+        torch.full((pairs, length), UNK, device=device) for length in (source_tokens, target_tokens)
+    )
+    source[:, -1] = target[:, -1] = EOS
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            with compute_in(precision, device):
+                total = loss(source, target).loss
+            total.backward()
+    except (MemoryError, RuntimeError) as error:
+        if not is_want_of_memory(error):
+            raise
+        raise RunError(
+            f"not enough memory for the largest batch, {pairs} sentences of {source_tokens} and "
+            f"{target_tokens} tokens",
+            "a smaller --batch-tokens or --max-length needs less, and so do more "
+            "training.accumulation and training.gradient_checkpointing",
+        ) from None
+    finally:
+        model.zero_grad(set_to_none=True)
+        for buffer, before in zip(model.buffers(), buffers, strict=True):
+            buffer.copy_(before)

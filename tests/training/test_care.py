@@ -1,0 +1,153 @@
+"""What a run does when something goes wrong around it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from dragoman import checkpoint
+from dragoman.checkpoint import ModelFolder
+from dragoman.config import RunError
+from dragoman.training import loop, rehearsal
+from dragoman.training.interruption import interruptible
+from dragoman.training.loop import train
+from dragoman.training.metrics import Event, read_metrics
+from dragoman.training.rehearsal import rehearse
+from dragoman.training.step import TrainingLoss
+
+from ..model.toys import toy_model
+from .runs import run_and_listen, toy_run
+
+
+def press_at(step: int, path: Path, config: Any, **options: Any) -> list[Event]:
+    """Trains and presses Ctrl-C at the log of a step."""
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if event["event"] == "log" and event["step"] == step:
+            signal.raise_signal(signal.SIGINT)
+
+    train(path, config, device="cpu", report=listen, **options)
+    return events
+
+
+def test_ctrl_c_saves_the_run_and_it_ends_as_it_would_have(tmp_path: Path) -> None:
+    config = toy_run(tmp_path, training={"max_steps": 11, "log_every": 1, "validate_every": 5})
+    run_and_listen(tmp_path / "whole", config)
+    with pytest.raises(KeyboardInterrupt):
+        press_at(7, tmp_path / "m", config)
+    assert [step for step, _ in ModelFolder(tmp_path / "m").checkpoints()] == [5, 7]
+    last = read_metrics(tmp_path / "m" / "run" / "metrics.jsonl")[-1]
+    assert (last["event"], last["step"]) == ("interrupted", 7)
+    run_and_listen(tmp_path / "m", config, resume=True)
+    whole, resumed = ModelFolder(tmp_path / "whole"), ModelFolder(tmp_path / "m")
+    assert [step for step, _ in resumed.checkpoints()] == [5, 10, 11]
+    weights = [(each.path / "weights.safetensors").read_bytes() for each in (whole, resumed)]
+    assert weights[0] == weights[1]
+
+
+def test_the_second_ctrl_c_interrupts_at_once() -> None:
+    with interruptible() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
+    """Makes the loss of some steps, counted from 1, infinite."""
+    real, count = loop.training_step, [0]
+
+    def step(loss: torch.nn.Module, *arguments: Any) -> Any:
+        count[0] += 1
+        factor = float("inf") if count[0] in steps else 1.0
+        hook = loss.register_forward_hook(
+            lambda module, inputs, sums: sums._replace(loss=sums.loss * factor)
+        )
+        try:
+            return real(loss, *arguments)
+        finally:
+            hook.remove()
+
+    monkeypatch.setattr(loop, "training_step", step)
+
+
+def test_a_step_without_a_finite_gradient_is_skipped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, {2, 5})
+    events = run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"log_every": 1}))
+    warnings = [event["message"] for event in events if event["event"] == "warning"]
+    assert "step 2 isn't finite: skipped (epoch 0, pool 0, batch 2; 1 so far)" in warnings[0]
+    assert "step 5 isn't finite" in warnings[1]
+    folder = ModelFolder(tmp_path / "m")
+    last = folder.read_checkpoint(folder.checkpoints()[-1][1])
+    assert all(np.isfinite(array).all() for array in last.weights.values())
+    steps = {float(step) for name, step in last.optimizer.items() if name.endswith("/step")}
+    assert steps == {5}
+    assert last.state["skipped_steps"] == 2
+    assert [event["step"] for event in events if event["event"] == "log"] == [1, 3, 4, 6, 7]
+
+
+def test_ten_such_steps_in_a_row_end_the_run_and_name_their_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, set(range(3, 99)))
+    config = toy_run(tmp_path, training={"max_steps": 99, "validate_every": 2})
+    with pytest.raises(RunError, match=r"in 10 steps in a row: .*epoch 0, pool 0, batch 3; epoch"):
+        run_and_listen(tmp_path / "m", config)
+    steps = [step for step, _ in ModelFolder(tmp_path / "m").checkpoints()]
+    assert max(steps) == 10
+
+
+def test_want_of_memory_shows_before_the_first_step_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate ...")
+
+    monkeypatch.setattr(rehearsal.TrainingLoss, "forward", fail)
+    with pytest.raises(RunError, match=r"not enough memory for the largest batch, 18 sentences of"):
+        run_and_listen(tmp_path / "m", toy_run(tmp_path))
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_rehearsal_leaves_no_trace() -> None:
+    model = toy_model(norm="batch", dropout=0.3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(7)
+    rehearse(TrainingLoss(model, 0.1), 3, 5, 7, "float32")
+    drawn = torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(3))
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_full_disk_names_the_file_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(arrays: Any, path: Path, metadata: Any = None) -> None:
+        if "step-4" in str(path):
+            path.write_bytes(b"half of it")
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+        save_file(arrays, path, metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", fill)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"validate_every": 2}))
+    assert caught.value.errno == 28
+    assert "step-4" in str(caught.value.filename)
+    checkpoints = tmp_path / "m" / "run" / "checkpoints"
+    assert [path.name for path in checkpoints.iterdir()] == ["step-2"]
+    monkeypatch.undo()
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"validate_every": 2}), resume=True)
