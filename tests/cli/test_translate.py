@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +40,14 @@ def test_lines_end_at_newlines_and_nowhere_else(run: Any, model: Path, tmp_path:
     assert run("translate", model, stdin=(tmp_path / "text").read_bytes()).out == finished.out
 
 
+@pytest.mark.usefixtures("echo")
+def test_the_file_may_stand_behind_the_options(run: Any, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b\n", encoding="utf-8")
+    assert run("translate", model, "--beam-size", 2, tmp_path / "text").out == "a b\n"
+    finished = run("translate", model, "--beam-size", 2, tmp_path / "text", "more")
+    assert finished.error.startswith("error: more: one argument too many")
+
+
 def test_no_line_in_gives_no_line_out(run: Any, model: Path) -> None:
     assert run("translate", model).out == ""
 
@@ -58,7 +69,7 @@ def test_the_size_of_the_buffer_changes_nothing(run: Any, model: Path) -> None:
 
 
 def test_a_closed_stdin_is_told(run: Any, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("io.TextIOWrapper", lambda _: None)
+    monkeypatch.setattr("dragoman.cli.lines.sys", SimpleNamespace(stdin=None, stdout=sys.stdout))
     finished = run("translate", model)
     assert finished.error == "error: standard input is closed\nhint: give a FILE"
 
@@ -100,6 +111,131 @@ def test_what_is_cut_is_flagged_and_counted_at_the_end(run: Any, model: Path) ->
     assert "warning: cut 1 of the lines, accepted is 5 tokens\n" in finished.err
 
 
+def test_flags_are_counted_in_a_line_each_and_change_no_exit_status(
+    run: Any, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = [("long", "repeated"), ("unlikely",), (), ("unlikely", "cut")]
+    found = [Translation("x", 0.0, 0.0, [], flags=each) for each in flags]
+    monkeypatch.setattr(Translator, "translate", lambda *_: found)
+    finished = run("translate", model, "--buffer-lines", 4, stdin=b"a\n" * 8)
+    assert finished.status == 0
+    assert finished.err.splitlines() == [
+        "warning: 2 of the translations ended for want of room (--max-output-extra)",
+        "warning: 2 of the translations are far longer than their source",
+        "warning: 2 of the translations say the same over and over",
+        "warning: 4 of the translations are improbable to the model itself",
+    ]
+
+
+@pytest.mark.parametrize("options", ["", "--beam-size 1", "--sample", "--ensemble MODEL"])
+def test_every_translation_begins_with_its_prefix(
+    run: Any, model: Path, tmp_path: Path, options: str
+) -> None:
+    (tmp_path / "prefixes").write_bytes(b"c d\n\n \xe2\x80\xa8x \nb\n")
+    given = options.replace("MODEL", str(model)).split()
+    buffers = ("--prefix-file", tmp_path / "prefixes", "--buffer-lines", 3)
+    finished = run("translate", model, *given, *buffers, stdin=b"a b\na\nb c\n\n")
+    lines = finished.out.split("\n")
+    assert (finished.status, len(lines)) == (0, 5)
+    assert lines[0].startswith("c d")
+    assert lines[2].startswith(" \u2028x ")
+    assert lines[3] == ""  # an empty line stays empty
+
+
+@pytest.mark.parametrize("from_stdin", [True, False])
+@pytest.mark.parametrize(
+    ("prefixes", "shown", "shown_early"),
+    [(b"a\n", "1 lines and the input more", 0), (b"a\n" * 5, "5 lines and the input 3", 3)],
+)
+def test_other_than_as_many_prefixes_as_lines_are_refused(
+    run: Any,
+    model: Path,
+    tmp_path: Path,
+    prefixes: bytes,
+    shown: str,
+    shown_early: int,
+    from_stdin: bool,
+) -> None:
+    (tmp_path / "prefixes").write_bytes(prefixes)
+    (tmp_path / "text").write_bytes(b"a\nb\nc\n")
+    file, stdin = ((), b"a\nb\nc\n") if from_stdin else ((tmp_path / "text",), b"")
+    finished = run(
+        "translate", model, *file, "--prefix-file", tmp_path / "prefixes", "--ensemble", model,
+        stdin=stdin,
+    )  # fmt: skip
+    if not from_stdin:  # both can be counted before anything is done
+        shown, shown_early = shown.replace("more", "3"), 0
+    assert finished.status == 2
+    assert finished.error == f"error: --prefix-file has {shown}, accepted is as many in both"
+    assert finished.out.count("\n") == shown_early
+
+
+def test_an_ensemble_of_a_model_and_itself_translates_as_the_model(run: Any, model: Path) -> None:
+    lines = b"a b c\nd\n"
+    alone = run("translate", model, stdin=lines)
+    together = run("translate", model, "--ensemble", model, model, stdin=lines)
+    assert (together.status, together.out) == (0, alone.out)
+
+
+def test_samples_depend_on_the_seed_and_not_on_the_buffer(run: Any, model: Path) -> None:
+    options = ("--sample", "--max-output-extra", 7, "--format", "jsonl", "--n-best", 2)
+    lines = b"a b\n" * 5
+    samples = [
+        [
+            [json.loads(line)["text"], json.loads(line)["alternatives"][0]["text"]]
+            for line in run("translate", model, *options, *more, stdin=lines).out.splitlines()
+        ]
+        for more in ((), ("--buffer-lines", 2, "--batch-tokens", 3), ("--seed", 2))
+    ]
+    assert samples[0] == samples[1] != samples[2]
+    assert len({text for pair in samples[0] for text in pair}) > 5
+
+
+COMMAND = "import sys; from dragoman.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def start(model: Path) -> subprocess.Popen[bytes]:
+    options = ("--format", "jsonl", "--threads", "1")
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "translate", str(model), *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_line_from_a_pipe_is_translated_before_the_next_comes(run: Any, model: Path) -> None:
+    expected = [
+        run("translate", model, "--format", "jsonl", stdin=line).out.encode()
+        for line in (b"a b\n", b"c\n", b"d\n")
+    ]
+    with start(model) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for sent, line in zip((b"a b\nc", b"\n", b"d\n"), expected, strict=True):
+            process.stdin.write(sent)
+            process.stdin.flush()
+            assert process.stdout.readline() == line
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+def test_who_reads_our_output_may_leave_early(model: Path) -> None:
+    with start(model) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"b\n" * 7)
+        process.stdin.close()
+        assert process.stderr is not None
+        errors = process.stderr.read()
+    assert (process.returncode, errors) == (1, b"")
+
+
 def test_output_goes_to_a_file_of_its_own(run: Any, model: Path, tmp_path: Path) -> None:
     finished = run("translate", model, "--output", tmp_path / "out", stdin=b"a\n\n")
     assert finished.out == ""
@@ -129,6 +265,18 @@ def test_an_output_that_could_not_be_finished_is_not_there(
         ("--beam-size 0", "decoding.beam_size is 0, accepted is a number above 0"),
         ("--beam-size x", "decoding.beam_size is 'x', accepted is a whole number"),
         ("--length-penalty-form gnm", "decoding.length_penalty_form is 'gnm', accepted is one of"),
+        ("--top-k 3", "decoding.top_k is 3, accepted is 0 without decoding.sample"),
+        ("--sample --top-p 0", "decoding.top_p is 0.0, accepted is above 0 and at most 1"),
+        ("--sample --temperature 0", "decoding.temperature is 0.0, accepted is a number above 0"),
+        ("--sample --seed -1", "decoding.seed is -1, accepted is from 0 to 2^64 - 1"),
+        ("--coverage-penalty 1 --beam-size 1", "decoding.coverage_penalty is 1.0, accepted is 0"),
+        (
+            "--coverage-penalty 1 --sample",
+            "decoding.coverage_penalty is 1.0, accepted is 0 without",
+        ),
+        ("--repetition-penalty 0", "decoding.repetition_penalty is 0.0, accepted is a number"),
+        ("--prefix-file nope", "nope: no such file"),
+        ("--ensemble nope", "nope: no such model"),
         ("--output nowhere/out", "nowhere/out: there is no folder nowhere"),
         ("--output .", ".: not a file, accepted is the name of one"),
         ("nope", "nope: no such file"),

@@ -58,6 +58,71 @@ def test_stopping_early_loses_nothing_that_the_beam_would_have_found(
     assert [tuple(each.tokens) for each in found] == [tokens for _, tokens in best]
 
 
+@pytest.mark.parametrize("forced", [(), (A,), (B, B, A), (A, B, A, B, A)])
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32), penalty=st.sampled_from([0.5, 1.0, 1.7]))
+def test_with_a_prefix_and_repetition_at_a_price_it_still_finds_what_exhaustive_search_finds(
+    scripted: SimpleNamespace, forced: tuple[int, ...], seed: int, penalty: float
+) -> None:
+    script = scripted.random(seed)
+    wide = config(27, max_output_extra=2, repetition_penalty=penalty)
+    [found] = beam_search(scripted.Stepper(script), [SOURCE], wide, [forced])
+    expected = scripted.exhaustive(script, tuple(SOURCE), wide, forced)[:27]
+    assert [each.tokens for each in found] == [tokens for _, tokens in expected]
+    assert [each.score for each in found] == pytest.approx([score for score, _ in expected])
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32), beta=st.floats(0.01, 3))
+def test_with_a_coverage_penalty_it_still_finds_what_exhaustive_search_finds(
+    scripted: SimpleNamespace, alpha: float, seed: int, beta: float
+) -> None:
+    script, attend = scripted.random(seed), scripted.attention(seed)
+    wide = config(27, length_penalty=alpha, max_output_extra=0, coverage_penalty=beta)
+    sources = [[A, B, A, EOS], [A, EOS], [B, A, EOS]]
+    together = beam_search(scripted.AttentiveStepper(script, attend), sources, wide)
+    for source, found in zip(sources, together, strict=True):
+        expected = scripted.exhaustive(script, tuple(source), wide, attend=attend)[:27]
+        assert [each.tokens for each in found] == [tokens for _, tokens in expected]
+        assert [each.score for each in found] == pytest.approx([score for score, _ in expected])
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), beam_size=st.integers(2, 5), data=st.data())
+def test_prefixes_of_all_lengths_share_a_batch_and_disturb_nobody(
+    scripted: SimpleNamespace, seed: int, beam_size: int, data: st.DataObject
+) -> None:
+    prefix = st.lists(st.sampled_from([A, B, C]), max_size=11)
+    prefixes = data.draw(st.lists(prefix, min_size=2, max_size=5))
+    stepper = scripted.Stepper(scripted.random(seed, vocab=7))
+    few = config(beam_size, max_output_extra=3, no_repeat_ngram=2)
+    together = beam_search(stepper, [SOURCE] * len(prefixes), few, prefixes)
+    assert together == [beam_search(stepper, [SOURCE], few, [each])[0] for each in prefixes]
+    for best, forced in zip(together, prefixes, strict=True):
+        assert all(each.tokens[: len(forced)] == forced for each in best)
+        assert all(len(each.tokens) > len(forced) for each in best)
+
+
+def test_attention_that_never_comes_makes_no_score_infinite(scripted: SimpleNamespace) -> None:
+    stepper = scripted.AttentiveStepper(
+        scripted.table({(): {EOS: 1.0}}), lambda source, prefix: [1.0] + [0.0] * (len(source) - 1)
+    )
+    [[best]] = beam_search(stepper, [SOURCE], config(2, coverage_penalty=1.0))
+    assert math.isfinite(best.score)
+    assert best.score < -50
+
+
+def test_what_is_cut_is_ranked_with_its_coverage(scripted: SimpleNamespace) -> None:
+    stepper = scripted.AttentiveStepper(
+        scripted.table({(): {A: 0.6, B: 0.4}, (A,): {A: 1.0}, (B,): {B: 1.0}}),
+        lambda source, prefix: [0.5, 0.5] if prefix == (B,) else [0.9, 0.1],
+    )
+    found = beam_search(stepper, [SOURCE], config(2, coverage_penalty=2.0, max_output_extra=0))[0]
+    assert [each.tokens for each in found] == [[B, B], [A, A]]
+    assert found[0].score > found[1].score
+
+
 def test_a_longer_hypothesis_with_a_better_score_is_not_lost(scripted: SimpleNamespace) -> None:
     table = {
         (): {EOS: math.exp(-1.0), A: 1 - math.exp(-1.0)},

@@ -45,6 +45,26 @@ def test_sentences_of_a_batch_are_searched_as_if_alone(
     assert together == [greedy_search(stepper, [source], GREEDY)[0] for source in sources]
 
 
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), forced=st.lists(st.sampled_from([A, B]), max_size=11))
+def test_behind_a_prefix_greedy_search_goes_on_as_if_it_had_chosen_it(
+    scripted: SimpleNamespace, seed: int, forced: list[int]
+) -> None:
+    script = scripted.random(seed)
+    [[found], _] = greedy_search(
+        scripted.Stepper(script), [[A, EOS], [B, A, EOS]], GREEDY, [forced, []]
+    )
+    assert found.tokens[: len(forced)] == forced
+    [[rest]] = greedy_search(
+        scripted.Stepper(lambda source, prefix: script(source, (*forced, *prefix))),
+        [[A, EOS]],
+        DecodingConfig(beam_size=1, max_output_extra=50 - len(forced)),
+    )
+    assert found.tokens == [*forced, *rest.tokens]
+    steps = [script((A, EOS), tuple(forced[:at]))[each] for at, each in enumerate(forced)]
+    assert found.log_probability == pytest.approx(sum(steps) + rest.log_probability)
+
+
 def test_of_equally_likely_tokens_the_lower_is_taken(scripted: SimpleNamespace) -> None:
     table = {(): {B: 0.5, A: 0.5}, (A,): {C: 0.5, EOS: 0.5}}
     [[found]] = greedy_search(scripted.Stepper(scripted.table(table)), [[A, EOS]], GREEDY)

@@ -12,7 +12,12 @@ from torch import Tensor
 from dragoman.config import EOS, PAD, DecodingConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.stepper import TransformerStepper, pad_ids
+from dragoman.decoding.stepper import (
+    AttentiveStepper,
+    ReadableStepper,
+    TransformerStepper,
+    pad_ids,
+)
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
@@ -78,6 +83,25 @@ def test_cached_steps_in_float32_differ_by_rounding_alone(toy: Callable[..., Tra
     stepper = ComparingStepper(toy().float())
     beam_search(stepper, SOURCES, DecodingConfig(beam_size=5, max_output_extra=7))
     assert 0 < stepper.difference < 1e-5
+
+
+@settings(deadline=None, max_examples=10)
+@given(switches=SWITCHES)
+def test_readable_steps_are_the_fast_ones_and_show_attention_that_sums_to_1(
+    toy: Callable[..., Transformer], switches: dict[str, Any]
+) -> None:
+    model = toy(**{**switches, "cross_attention": True})
+    steppers = fast, readable = TransformerStepper(model), ReadableStepper(model)
+    states = [each.start(SOURCES) for each in steppers]
+    for tokens in (torch.full((3, 1), fast.start_token), torch.tensor([[5, 6]] * 3)):
+        steps = [each.step(state, tokens) for each, state in zip(steppers, states, strict=True)]
+        torch.testing.assert_close(steps[0], steps[1])
+        assert isinstance(readable, AttentiveStepper)
+        assert readable.attention.shape == (*tokens.shape, max(map(len, SOURCES)))
+        torch.testing.assert_close(readable.attention.sum(dim=2), torch.ones(tokens.shape).double())
+        assert (readable.attention[1, :, 2:] == 0).all()  # padding
+        for each, state in zip(steppers, states, strict=True):
+            each.select(state, torch.tensor([[0, 0], [1, 1], [2, 2]]))
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.config import EOS, DecodingConfig
+from dragoman.config import EOS, DecodingConfig, InputError
 from dragoman.decoding.engine import Hypothesis
+from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.torch_engine import TorchEngine, token_batches
 from dragoman.model import hooks
 from dragoman.model.cache import DecoderCache
@@ -55,6 +57,88 @@ def test_a_translation_depends_on_no_neighbour_no_order_and_no_batch_size(
     config = decoding(beam_size=beam_size, n_best=beam_size)
     together = engine.translate(order, decoding(**{**vars(config), "batch_tokens": budget}))
     assert_same(together, [engine.translate([line], config)[0] for line in order])
+
+
+@settings(deadline=None, max_examples=3)
+@given(order=st.permutations(range(len(LINES))), budget=st.integers(1, 99))
+def test_a_sample_depends_on_the_place_of_its_line_and_on_nothing_else_of_the_input(
+    toy: Toy, order: list[int], budget: int
+) -> None:
+    engine = TorchEngine(toy())
+    config = decoding(sample=True, n_best=2, seed=5, temperature=2.0)
+    lines = [LINES[index] for index in order]
+    together = engine.translate(lines, decoding(**{**vars(config), "batch_tokens": budget}))
+    for place, line in enumerate(lines):
+        assert_same([together[place]], engine.translate([line], config, first=place))
+
+
+@pytest.mark.parametrize("fields", [{}, {"beam_size": 1}, {"sample": True}])
+def test_outputs_begin_with_their_prefixes_which_count_and_are_aligned(
+    toy: Toy, fields: dict[str, Any]
+) -> None:
+    engine, prefixes = TorchEngine(toy()), [[], [7, 7], [8] * 30, [9], [4]]
+    config = decoding(alignment=True, no_repeat_ngram=2, **fields)
+    found = [best for [best] in engine.translate(LINES, config, prefixes)]
+    assert found[3].tokens == []  # an empty line stays empty
+    for line, forced, each in zip(LINES, prefixes, found, strict=True):
+        if line:
+            assert each.tokens[: len(forced)] == forced
+            assert each.alignment is not None
+            assert each.alignment.shape == (len(each.tokens), len(line) + 1)
+    ended = [index for index, each in enumerate(found) if each.tokens[-1:] == [EOS]]
+    scores = engine.score(
+        [LINES[index] for index in ended], [found[index].tokens[:-1] for index in ended], config
+    )
+    assert scores == pytest.approx([found[index].log_probability for index in ended], abs=1e-10)
+
+
+@pytest.mark.parametrize("fields", [{}, {"beam_size": 1}, {"sample": True}])
+def test_a_repetition_penalty_is_in_the_score_and_not_in_the_log_probability(
+    toy: Toy, fields: dict[str, Any]
+) -> None:
+    engine = TorchEngine(toy())
+    config = decoding(repetition_penalty=3.0, length_penalty=0.0, max_output_extra=30, **fields)
+    prefixes = [[5, 5, 6]] * len(LINES)  # whose second 5 isn't penalised
+    found = [best for [best] in engine.translate(LINES, config, prefixes)]
+    ended = [(line, each) for line, each in zip(LINES, found, strict=True) if EOS in each.tokens]
+    assert ended
+    for line, each in ended:
+        ids = each.tokens[:-1]
+        [own] = engine.score([line], [ids], config)
+        assert each.log_probability == pytest.approx(own, abs=1e-10)
+        penalised = len(set(ids[2:])) < len(ids) - 2 or 5 in ids[2:]
+        assert (each.score < each.log_probability - 1e-9) == penalised
+
+
+def test_the_coverage_penalty_is_that_of_the_alignment(toy: Toy) -> None:
+    config = decoding(coverage_penalty=0.7, alignment=True, n_best=5, max_output_extra=11)
+    for [best, *rest] in TorchEngine(toy()).translate(LINES, config):
+        for each in (best, *rest) if best.tokens else ():
+            assert each.alignment is not None
+            covered = np.log(each.alignment.sum(axis=0).clip(max=1.0)).sum()
+            plain = each.log_probability / length_penalty(len(each.tokens), 0.6)
+            assert each.score == pytest.approx(plain + 0.7 * covered, rel=1e-5)
+
+
+def test_coverage_wants_cross_attention(toy: Toy) -> None:
+    engine = TorchEngine(toy(cross_attention=False))
+    with pytest.raises(InputError, match="accepted is 0 for a model without cross-attention"):
+        engine.translate(LINES, decoding(coverage_penalty=0.2))
+
+
+def test_translating_again_and_again_keeps_nothing(toy: Toy) -> None:
+    engine = TorchEngine(toy())
+    config = decoding(alignment=True, coverage_penalty=0.2)
+
+    def count_tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(each), Tensor) for each in gc.get_objects())
+
+    engine.translate(LINES, config)
+    before = count_tensors()
+    for _ in range(2):
+        engine.translate(LINES, config)
+    assert count_tensors() == before
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

@@ -3,11 +3,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dragoman.config import EOS, DecodingConfig, InputError
+from dragoman.config import EOS, UNK, DecodingConfig, InputError
+from dragoman.data.tokenizer import learn_tokenizer
 from dragoman.decoding.engine import Hypothesis
 from dragoman.decoding.translator import Translator
 
@@ -29,9 +33,13 @@ class Reversal:
     """An engine that reverses, and keeps what it was asked."""
 
     def translate(
-        self, sources: Sequence[Sequence[int]], config: DecodingConfig
+        self,
+        sources: Sequence[Sequence[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[Sequence[int]] = (),
+        first: int = 0,
     ) -> list[list[Hypothesis]]:
-        self.sources, self.config = sources, config
+        self.sources, self.config, self.prefixes, self.first = sources, config, prefixes, first
         return [
             [
                 Hypothesis([*source[::-1], EOS], -rank, -rank / 2, ("cut",), np.eye(3))
@@ -96,6 +104,63 @@ def test_score_wants_as_many_targets_as_sources(translator: Translator) -> None:
     assert translator.score(["abc", " "], ["a", ""]) == [2.0, 0.0]
     with pytest.raises(InputError, match="2 sources and 1 targets"):
         translator.score(["a", "b"], ["a"])
+
+
+def test_what_is_suspicious_is_flagged_behind_what_the_engine_flags(translator: Translator) -> None:
+    [found] = translator.translate(["a" * 7 + "bc"], n_best=23, beam_size=23)
+    assert found.flags == ("cut",)
+    assert [each.flags for each in found.alternatives[-3:]] == [
+        ("cut",),
+        ("cut", "unlikely"),
+        ("cut", "unlikely"),
+    ]
+
+
+def test_prefixes_and_the_place_in_the_input_reach_the_engine(translator: Translator) -> None:
+    translator.translate(["ab", "c"], prefixes=["", " x"], first=7)
+    asked: Any = translator.engine
+    assert (asked.prefixes, asked.first) == ([[], [32, 120]], 7)
+
+
+def test_as_many_prefixes_as_texts_are_wanted(translator: Translator) -> None:
+    with pytest.raises(InputError, match="2 texts and 1 prefixes, accepted is as many of each"):
+        translator.translate(["a", "b"], prefixes=["c"])
+
+
+TEXTS = ["the dragoman waits", "the court is in two minds", "a word — ein Wort, „zwei“"]
+TOKENIZER = learn_tokenizer(TEXTS, 290)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.text(st.characters(codec="utf-8")),
+    st.lists(st.integers(UNK, len(TOKENIZER) - 1), max_size=7),
+)
+def test_whatever_follows_a_prefix_the_text_begins_with_it_exactly(
+    prefix: str, rest: list[int]
+) -> None:
+    class Continuation(Reversal):
+        def translate(self, sources: Any, config: Any, prefixes: Any = (), first: int = 0) -> Any:
+            return [[Hypothesis([*forced, *rest, EOS])] for forced in prefixes]
+
+    translator = Translator(Continuation(), TOKENIZER, TOKENIZER)  # type: ignore[arg-type]
+    [found] = translator.translate(["x"], prefixes=[prefix])
+    assert found.text.startswith(prefix)
+
+
+def test_each_side_is_read_and_written_with_its_own_tokenizer() -> None:
+    class Capitals(Letters):
+        def encode(self, text: str) -> list[int]:
+            return [ord(letter) - 32 for letter in text]
+
+        def pieces(self, ids: Sequence[int]) -> list[str]:
+            return [chr(id + 32) for id in ids]
+
+    translator = Translator(Reversal(), Letters(), Capitals())  # type: ignore[arg-type]
+    [found] = translator.translate(["ABC"], prefixes=["xy"])
+    asked: Any = translator.engine
+    assert (asked.sources, asked.prefixes) == ([[65, 66, 67]], [[88, 89]])
+    assert (found.text, found.tokens) == ("cba", ["c", "b", "a"])
 
 
 def test_the_translator_imports_no_torch() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,25 +18,38 @@ from dragoman.data.corpus import decode_lines, read_lines
 _CHUNK_BYTES = 1 << 16
 
 
-def read_input(file: str | None) -> Iterator[str]:
-    """Yields the lines of a file, or of stdin as they come."""
+def read_buffers(file: str | None, size: int) -> Iterator[list[str]]:
+    """Yields lines, at most `size` at a time: those of a file, or of stdin as soon as they come."""
     if file is not None:
-        return read_lines(Path(file))
+        lines = read_lines(Path(file))
+        return iter(lambda: list(islice(lines, size)), [])
     if sys.stdin is None:
         raise InputError("standard input is closed", "give a FILE")
-    return decode_lines(iter(_read_what_is_there, b""), "standard input")
+    return _read_what_comes(sys.stdin.buffer, size)
 
 
-def _read_what_is_there() -> bytes:
-    chunk: bytes = sys.stdin.buffer.read1(_CHUNK_BYTES)  # type: ignore[union-attr]
-    return chunk
+def _read_what_comes(stream: BinaryIO, size: int) -> Iterator[list[str]]:
+    """Yields the lines that are there; waits for more only where there is none."""
+    ready: deque[bytes] = deque()
+    lines = decode_lines(iter(ready.popleft, None), "standard input")
+    rest = b""
+    while chunk := stream.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
+        *whole, rest = (rest + chunk).split(b"\n")
+        ready.extend(line + b"\n" for line in whole)
+        while len(ready) >= size or (ready and not _has_more(stream)):
+            yield list(islice(lines, min(size, len(ready))))
+    if rest:
+        ready.append(rest + b"\n")
+    while ready:
+        yield list(islice(lines, min(size, len(ready))))
 
 
-def split_into_buffers(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields so many lines at a time, and at last the rest."""
-    remaining = iter(lines)
-    while buffer := list(islice(remaining, size)):
-        yield buffer
+def _has_more(stream: BinaryIO) -> bool:
+    """Says whether reading would give something at once, or the end; False if nobody knows."""
+    try:
+        return bool(select.select([stream], [], [], 0)[0])
+    except (OSError, ValueError):  # no file of the system's, or a system that can't tell
+        return False
 
 
 def output_path(text: str) -> Path:

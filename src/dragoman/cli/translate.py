@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import runtime
@@ -17,13 +19,21 @@ if TYPE_CHECKING:
 _EPILOG = """\
 With --format jsonl each line is an object with the keys
   text             the translation
-  score            what translations are ranked by: log_probability / length penalty
+  score            what translations are ranked by: log_probability / length penalty, and what
+                   --coverage-penalty and --repetition-penalty take off
   log_probability  natural logarithm of its probability given the source
   tokens           the pieces that it is made of
-  flags            "cut": ended for want of room; "source-cut": the source lost its end
+  flags            "cut": ended for want of room; "source-cut": the source lost its end;
+                   and what looks suspicious: "long": far longer than the source; "repeated": the
+                   same over and over; "unlikely": improbable to the model itself
   alternatives     the next best, --n-best of them in all, each with the keys above
   alignment        with --alignment: a row for each token and EOS, a weight for each source token
-                   and EOS; null without, and where the translation is empty"""
+                   and EOS; null without, and where the translation is empty
+
+Flags are counted at the end; they change nothing, nor the exit status. Lines from a pipe are
+translated as soon as they come. What --sample draws for a line depends on --seed and the line's
+number in the input, not on other lines.
+"""
 
 
 def add_parser(commands: Commands) -> None:
@@ -38,6 +48,15 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("path", metavar="MODEL", help="the folder of a model")
     parser.add_argument("file", metavar="FILE", nargs="?", help="a sentence a line; else stdin")
     parser.add_argument("--output", metavar="F", help="write there instead of to stdout")
+    parser.add_argument(
+        "--prefix-file", metavar="F", help="how each translation begins, a line each; may be empty"
+    )
+    parser.add_argument(
+        "--ensemble",
+        metavar="MODEL",
+        nargs="+",
+        help="further models; the mean of all their probabilities is what counts",
+    )
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="default: text")
     defaults = DecodingConfig()
     for name, metavar, text in (
@@ -49,6 +68,12 @@ def add_parser(commands: Commands) -> None:
         ("max_output_extra", "N", "tokens an output may have beyond FACTOR x source"),
         ("max_output_factor", "FACTOR", "tokens an output may have for a source token"),
         ("no_repeat_ngram", "N", "no output has the same N tokens twice; 0 allows it"),
+        ("repetition_penalty", "X", "times the log-probability of a token already there"),
+        ("coverage_penalty", "B", "above 0 favours what leaves no source token out"),
+        ("temperature", "T", "with --sample: below 1 favours likely tokens"),
+        ("top_k", "N", "with --sample: from the N likeliest tokens; 0 is all"),
+        ("top_p", "P", "with --sample: from the likeliest that reach P together"),
+        ("seed", "N", "with --sample: other numbers, other draws"),
     ):
         parser.add_argument(
             "--" + name.replace("_", "-"),
@@ -56,6 +81,12 @@ def add_parser(commands: Commands) -> None:
             metavar=metavar,
             help=f"{text}; default: {getattr(defaults, name)}",
         )
+    parser.add_argument(
+        "--sample",
+        dest="decoding.sample",
+        action="store_true",
+        help="draw each token by its probability; no beam",
+    )
     parser.add_argument(
         "--alignment",
         dest="decoding.alignment",
@@ -67,14 +98,14 @@ def add_parser(commands: Commands) -> None:
         type=whole_number(1),
         default=1000,
         metavar="N",
-        help="lines read before they are translated and written; default: 1000",
+        help="most lines read before they are translated and written; default: 1000",
     )
     runtime.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Translates buffer after buffer, and counts what had to be cut."""
-    from dragoman.cli.lines import open_output, output_path, read_input, split_into_buffers
+    """Translates buffer after buffer, and counts what went wrong or looks as if it had."""
+    from dragoman.cli.lines import open_output, output_path, read_buffers
 
     config = runtime.decoding_config(arguments)
     for flag, needs_jsonl in (("--n-best", config.n_best > 1), ("--alignment", config.alignment)):
@@ -82,26 +113,64 @@ def run(arguments: argparse.Namespace) -> None:
             raise InputError(f"{flag} doesn't fit into plain text", "use --format jsonl")
     output = output_path(arguments.output) if "output" in arguments else None
     write = _FORMATS[arguments.format]
-    lines = read_input(getattr(arguments, "file", None))
+    source = getattr(arguments, "file", None)
+    prefixes = _read_prefixes(arguments.prefix_file, source) if "prefix_file" in arguments else None
+    buffers = read_buffers(source, arguments.buffer_lines)
     translator = runtime.open_translator(arguments, arguments.path)
-    cut = {"source-cut": 0, "cut": 0}
+    counts: Counter[str] = Counter()
     with open_output(output) as file:
-        for buffer in split_into_buffers(lines, arguments.buffer_lines):
-            found = translator.translate(buffer, config)
+        for first, texts, forced in _with_prefixes(buffers, prefixes):
+            found = translator.translate(texts, config, forced, first)
             file.write("".join(write(each) + "\n" for each in found).encode())
             file.flush()
-            for flag in cut:
-                cut[flag] += sum(flag in each.flags for each in found)
-    _report_cuts(cut, config)
+            counts.update(flag for each in found for flag in each.flags)
+    _report(counts, config)
 
 
-def _report_cuts(cut: dict[str, int], config: DecodingConfig) -> None:
+def _read_prefixes(file: str, source: str | None) -> list[str]:
+    """Reads a prefix a line.
+
+    Raises:
+        InputError: if there aren't as many as the source has lines, where they can be counted
+            before anything is translated.
+    """
+    from dragoman.data.corpus import read_lines
+
+    prefixes = list(read_lines(Path(file)))
+    if source is not None and Path(source).is_file():
+        lines = sum(1 for _ in read_lines(Path(source)))
+        if lines != len(prefixes):
+            raise _unlike(len(prefixes), lines)
+    return prefixes
+
+
+def _with_prefixes(
+    buffers: Iterator[list[str]], prefixes: list[str] | None
+) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yields with each buffer the place of its first line in the input, and its prefixes."""
+    first = 0
+    for texts in buffers:
+        forced = [] if prefixes is None else prefixes[first : first + len(texts)]
+        if prefixes is not None and len(forced) < len(texts):
+            raise _unlike(len(prefixes), "more")
+        yield first, texts, forced
+        first += len(texts)
+    if prefixes is not None and first < len(prefixes):
+        raise _unlike(len(prefixes), first)
+
+
+def _unlike(prefixes: int, lines: int | str) -> InputError:
+    return InputError(
+        f"--prefix-file has {prefixes} lines and the input {lines}, accepted is as many in both"
+    )
+
+
+def _report(counts: Counter[str], config: DecodingConfig) -> None:
     from dragoman.cli.progress import say
 
-    if count := cut["source-cut"]:
-        say(f"warning: cut {count:,} of the lines, accepted is {config.max_source_length} tokens")
-    if count := cut["cut"]:
-        say(f"warning: {count:,} of the translations ended for want of room (--max-output-extra)")
+    for flag, warning in _WARNINGS.items():
+        if counts[flag]:
+            say("warning: " + warning.format(counts[flag], config.max_source_length))
 
 
 def _write_text(translation: Translation) -> str:
@@ -122,5 +191,14 @@ def _describe(translation: Translation) -> dict[str, Any]:
     keys = ("text", "score", "log_probability", "tokens", "flags")
     return {key: getattr(translation, key) for key in keys}
 
+
+_WARNINGS = {
+    "source-cut": "cut {:,} of the lines, accepted is {} tokens",
+    "cut": "{:,} of the translations ended for want of room (--max-output-extra)",
+    "long": "{:,} of the translations are far longer than their source",
+    "repeated": "{:,} of the translations say the same over and over",
+    "unlikely": "{:,} of the translations are improbable to the model itself",
+}
+"""By flag: what is said of so many translations; the second number is the source's limit."""
 
 _FORMATS: dict[str, Callable[[Translation], str]] = {"text": _write_text, "jsonl": _write_json}

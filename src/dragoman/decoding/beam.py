@@ -4,7 +4,8 @@ At every step each live hypothesis proposes to end: its extension by EOS goes to
 pool of finished hypotheses, which keeps the best by score. The best other extensions by
 log-probability live on. A sentence is done when no live hypothesis can reach the worst score of
 its full pool any more. So nothing is lost by stopping: a beam as wide as the tree finds what
-exhaustive search finds, for every length penalty.
+exhaustive search finds, for every length penalty. Hypotheses of one length compete by their
+log-probability; length and coverage count where they end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -21,7 +22,7 @@ from dragoman.config import EOS, PAD, DecodingConfig
 from dragoman.decoding.constraints import NEVER, extend, output_limits
 from dragoman.decoding.engine import CUT, Hypothesis
 from dragoman.decoding.penalties import length_penalty
-from dragoman.decoding.stepper import State, Stepper
+from dragoman.decoding.stepper import AttentiveStepper, State, Stepper, pad_ids
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,14 @@ class BeamState:
     """The longest output of each sentence, EOS included."""
     limit_penalties: Float[Tensor, " batch"]
     """The length penalty of that longest output."""
+    prefixes: Int[Tensor, "batch prefix"]
+    """What the outputs must begin with, then PAD."""
     tokens: Int[Tensor, "batch beam length"]
     """The live hypotheses, none with EOS."""
     log_probs: Float[Tensor, "batch beam"]
     """Of the live hypotheses; minus infinity where there are fewer than the beam is wide."""
+    coverage: Float[Tensor, "batch beam source"]
+    """The attention that each source token got so far; no tokens where that doesn't matter."""
     finished_tokens: Int[Tensor, "batch pool finished_length"]
     """The pool: outputs with EOS, then PAD."""
     finished_log_probs: Float[Tensor, "batch pool"]
@@ -45,16 +50,27 @@ class BeamState:
     """What the pool is ranked by, in float64; minus infinity where it isn't full."""
 
 
-def start_state(limits: list[int], config: DecodingConfig, device: torch.device) -> BeamState:
+def start_state(
+    stepper: Stepper[State],
+    sources: Sequence[Sequence[int]],
+    config: DecodingConfig,
+    prefixes: Sequence[Sequence[int]],
+) -> BeamState:
     """Returns one empty live hypothesis for each sentence and an empty pool."""
-    batch, beam = len(limits), config.beam_size
+    batch, beam, device = len(sources), config.beam_size, stepper.device
+    forced = pad_ids(prefixes or [[]] * batch, device)
+    limits = output_limits(stepper, sources, config, forced)
     penalties = [_penalty(limit, config) for limit in limits]
+    # Padding counts as covered.
+    attended = (pad_ids(sources, device) == PAD).double()[:, None]
     return BeamState(
         sentences=list(range(batch)),
         limits=torch.tensor(limits, device=device),
         limit_penalties=torch.tensor(penalties, dtype=torch.float64, device=device),
+        prefixes=forced,
         tokens=torch.empty(batch, 1, 0, dtype=torch.int64, device=device),
         log_probs=torch.zeros(batch, 1, device=device),
+        coverage=attended if config.coverage_penalty else attended[..., :0],
         finished_tokens=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
         finished_log_probs=torch.full((batch, beam), NEVER, device=device),
         finished_scores=torch.full((batch, beam), NEVER, dtype=torch.float64, device=device),
@@ -68,7 +84,7 @@ def finish(
 
     Of equal scores the one that was in the pool first stays, so that the short one wins.
     """
-    scores = eos_log_probs.double() / _penalty(state.tokens.shape[2] + 1, config)
+    scores = _scores(eos_log_probs, state.tokens.shape[2] + 1, state.coverage, config)
     scores, picks = take_best(torch.cat([state.finished_scores, scores], dim=1), config.beam_size)
     log_probs = torch.cat([state.finished_log_probs, eos_log_probs], dim=1)
     longer_pool = pad(state.finished_tokens, (0, 1), value=PAD)
@@ -95,7 +111,8 @@ def prune(
     log_probs, picks = take_best(extended.flatten(1), config.beam_size)
     parents = picks // vocab
     tokens = torch.cat([_pick(state.tokens, parents), (picks % vocab)[..., None]], dim=2)
-    return replace(state, tokens=tokens, log_probs=log_probs), parents
+    coverage = _pick(state.coverage, parents)
+    return replace(state, tokens=tokens, log_probs=log_probs, coverage=coverage), parents
 
 
 def done(state: BeamState, config: DecodingConfig) -> Bool[Tensor, " batch"]:
@@ -116,7 +133,7 @@ def attainable_scores(
 
     A log-probability only falls, and the penalty is monotone in the length; so the best case is
     that no further token costs anything and the hypothesis ends either at its next token or at the
-    longest length allowed, whatever the sign of alpha.
+    longest length allowed, whatever the sign of alpha. Coverage can only cost.
 
     Args:
         log_probs: of the hypotheses so far.
@@ -135,37 +152,50 @@ def keep(state: BeamState, lines: list[int]) -> BeamState:
 
 def outputs(state: BeamState, line: int, config: DecodingConfig) -> list[Hypothesis]:
     """Returns a sentence's pool; where nothing could end, what is alive, flagged `cut`."""
-    pool = zip(
-        state.finished_tokens[line].tolist(), state.finished_log_probs[line].tolist(), strict=True
+    pool = _hypotheses(
+        state.finished_tokens[line], state.finished_log_probs[line], state.finished_scores[line]
     )
-    finished = [
-        Hypothesis.from_search(tokens[: tokens.index(EOS) + 1], log_prob, config)
-        for tokens, log_prob in pool
-        if log_prob != NEVER
-    ]
-    alive = zip(state.tokens[line].tolist(), state.log_probs[line].tolist(), strict=True)
-    return finished or [
-        Hypothesis.from_search(tokens, log_prob, config, CUT)
-        for tokens, log_prob in alive
-        if log_prob != NEVER
-    ]
+    if pool:
+        return pool
+    scores = _scores(state.log_probs, max(1, state.tokens.shape[2]), state.coverage, config)
+    alive = _hypotheses(state.tokens[line], state.log_probs[line], scores[line], CUT)
+    return sorted(alive, key=lambda each: -each.score)
 
 
 def beam_search(
-    stepper: Stepper[State], sources: Sequence[Sequence[int]], config: DecodingConfig
+    stepper: Stepper[State],
+    sources: Sequence[Sequence[int]],
+    config: DecodingConfig,
+    prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
     """Returns the `n_best` best hypotheses of each source (ids with EOS), the best first.
 
     The search itself always follows `beam_size` hypotheses, so that the best one is the same for
     every `n_best`. Ties go to the hypothesis that was ahead, then to the lower token.
+
+    Args:
+        stepper: the model; with a coverage penalty one that shows its attention.
+        sources: ids with EOS.
+        config: how to search.
+        prefixes: what each output must begin with, if anything.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     cache = stepper.start(sources)
-    state = start_state(output_limits(stepper, sources, config), config, stepper.device)
+    state = start_state(stepper, sources, config, prefixes)
     inputs = torch.full((len(sources), 1), stepper.start_token, device=stepper.device)
     while state.sentences:
         next_log_probs = stepper.step(cache, inputs)
-        extended = extend(state.log_probs, state.tokens, next_log_probs, config.no_repeat_ngram)
+        if config.coverage_penalty:
+            assert isinstance(stepper, AttentiveStepper)
+            state = replace(state, coverage=state.coverage + stepper.attention)
+        extended = extend(
+            state.log_probs,
+            state.tokens,
+            next_log_probs,
+            config.no_repeat_ngram,
+            config.repetition_penalty,
+            state.prefixes,
+        )
         state = finish(state, extended[..., EOS], config)
         extended[..., EOS] = NEVER
         grown, parents = prune(state, extended, config)
@@ -178,7 +208,7 @@ def beam_search(
                 running.append(line)
         first_rows = torch.arange(parents.shape[0], device=stepper.device) * state.tokens.shape[1]
         rows = first_rows[:, None] + parents
-        state = keep(grown, running)
+        state = grown if len(running) == len(grown.sentences) else keep(grown, running)
         if running:
             stepper.select(cache, rows[running])
             inputs = state.tokens[..., -1]
@@ -202,8 +232,37 @@ def _penalty(length: int, config: DecodingConfig) -> float:
     return length_penalty(length, config.length_penalty, config.length_penalty_form)
 
 
+def _scores(
+    log_probs: Float[Tensor, "batch beam"],
+    length: int,
+    coverage: Float[Tensor, "batch beam source"],
+    config: DecodingConfig,
+) -> Float[Tensor, "batch beam"]:
+    """Returns what hypotheses of this length are ranked by, in float64."""
+    scores = log_probs.double() / _penalty(length, config)
+    if config.coverage_penalty:
+        lowest = torch.finfo(torch.float32).tiny  # so that no score is minus infinity
+        scores += config.coverage_penalty * coverage.clamp(lowest, 1.0).log().sum(dim=2)
+    return scores
+
+
+def _hypotheses(
+    tokens: Int[Tensor, "hypotheses length"],
+    log_probs: Float[Tensor, " hypotheses"],
+    scores: Float[Tensor, " hypotheses"],
+    *flags: str,
+) -> list[Hypothesis]:
+    """Returns those that are possible; what stands behind EOS is padding."""
+    rows = zip(tokens.tolist(), log_probs.tolist(), scores.tolist(), strict=True)
+    return [
+        Hypothesis(ids[: ids.index(EOS) + 1] if EOS in ids else ids, log_prob, score, flags)
+        for ids, log_prob, score in rows
+        if log_prob != NEVER
+    ]
+
+
 def _pick(
-    tokens: Int[Tensor, "batch from length"], picks: Int[Tensor, "batch to"]
-) -> Int[Tensor, "batch to length"]:
+    values: Shaped[Tensor, "batch from width"], picks: Int[Tensor, "batch to"]
+) -> Shaped[Tensor, "batch to width"]:
     """Returns the hypotheses at these places of each sentence."""
-    return tokens.gather(1, picks[..., None].expand(-1, -1, tokens.shape[2]))
+    return values.gather(1, picks[..., None].expand(-1, -1, values.shape[2]))

@@ -26,9 +26,15 @@ class Hypothesis:
     tokens: list[int]
     """The generated ids, the final EOS among them unless the output is flagged `cut`."""
     log_probability: float = 0.0
-    """The natural logarithm of the probability of `tokens` given the source."""
+    """The natural logarithm of the probability of `tokens` given the source.
+
+    A search that penalises repetition has it with the penalties; an engine without.
+    """
     score: float = 0.0
-    """What hypotheses are ranked by: log_probability / length_penalty(len(tokens))."""
+    """What hypotheses are ranked by: log_probability / length_penalty(len(tokens)).
+
+    Penalties of repetition and coverage are in it, where they were asked for.
+    """
     flags: tuple[str, ...] = ()
     """`cut` and `source-cut`, where they hold."""
     alignment: npt.NDArray[np.float32] | None = field(default=None, compare=False)
@@ -54,12 +60,23 @@ class Engine(Protocol):
     """Runs a model. Ids go in WITHOUT EOS: the engine appends it to sources and targets."""
 
     def translate(
-        self, sources: Sequence[Sequence[int]], config: DecodingConfig
+        self,
+        sources: Sequence[Sequence[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[Sequence[int]] = (),
+        first: int = 0,
     ) -> list[list[Hypothesis]]:
         """Returns the `n_best` best hypotheses of each source, the best first.
 
         The output of a source doesn't depend on its neighbours or their order. A source without
         tokens gives one hypothesis without tokens, and the model isn't asked.
+
+        Args:
+            sources: ids, without EOS.
+            config: how to search.
+            prefixes: what each output must begin with, if anything; their tokens count as the
+                output's own.
+            first: the place of the first source in the whole input, which samples depend on.
         """
         ...
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.checkpoint import ModelFolder
+from dragoman.config import InputError
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.decoding.translator import Translator
 from dragoman.kernels.device import resolve_device
@@ -18,18 +20,36 @@ def load_model(folder: ModelFolder, device: str = "auto") -> Transformer:
     return model.to(resolve_device(device)).eval()
 
 
-def load(path: str | Path, *, device: str = "auto", precision: str = "auto") -> Translator:
-    """Opens a model as a translator.
+def load(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    ensemble: Sequence[str | Path] = (),
+) -> Translator:
+    """Opens a model as a translator, or several as one.
 
     Args:
         path: the model's folder.
         device: `auto`, `cpu` or `cuda`.
         precision: `float32`, `bfloat16`, or `auto`, which is float32.
+        ensemble: the folders of further models, whose probabilities are averaged with the first
+            one's at every step.
 
     Raises:
-        InputError: if there is no sound model at path.
+        InputError: if there is no sound model at a path, or tokenizers differ.
     """
     folder = ModelFolder(Path(path))
     tokenizers = folder.read_tokenizers()
-    engine = TorchEngine(load_model(folder, device), precision)
+    others = [ModelFolder(Path(other)) for other in ensemble]
+    for other in others:
+        if other.read_tokenizers().fingerprint != tokenizers.fingerprint:
+            raise InputError(
+                f"{folder.path} and {other.path}: their tokenizers differ, accepted is an "
+                f"ensemble of models with the same",
+                "train the second with the first one's: --tokenizer or --from",
+            )
+    engine = TorchEngine(
+        load_model(folder, device), precision, [load_model(other, device) for other in others]
+    )
     return Translator(engine, tokenizers.source, tokenizers.target)

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.config import PAD
+from dragoman.model import hooks
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
@@ -54,6 +55,16 @@ class Stepper(Protocol[State]):
         ...
 
 
+@runtime_checkable
+class AttentiveStepper(Stepper[State], Protocol[State]):
+    """A stepper that shows what its hypotheses look at."""
+
+    @property
+    def attention(self) -> Float[Tensor, "batch beam source"]:
+        """How the latest step spread each hypothesis' attention over the source; rows sum to 1."""
+        ...
+
+
 def pad_ids(sequences: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "batch width"]:
     """Returns the sequences as one tensor, filled up with PAD on the right."""
     rows = [torch.tensor(sequence, dtype=torch.int64) for sequence in sequences]
@@ -64,6 +75,11 @@ def log_softmax(logits: Float[Tensor, "*dims vocab"]) -> Float[Tensor, "*dims vo
     """Returns log-probabilities in float32, or in float64 where the logits are."""
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     return logits.log_softmax(dim=-1, dtype=dtype)
+
+
+def cross_attention_weights(model: Transformer) -> str:
+    """Returns the name of the weights that stand for a model's attention: its last layer's."""
+    return f"decoder.layers.{model.config.num_decoder_layers - 1}.cross_attention.weights"
 
 
 class TransformerStepper:
@@ -91,3 +107,21 @@ class TransformerStepper:
     def select(self, state: DecoderCache, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:
         """Reorders the cached keys and values."""
         state.select(rows)
+
+
+class ReadableStepper(TransformerStepper):
+    """The same through the readable modules, which show their attention."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__(model.readable())
+        self._weights = cross_attention_weights(model)
+
+    @torch.inference_mode()
+    def step(
+        self, state: DecoderCache, tokens: Int[Tensor, "batch beam"]
+    ) -> Float[Tensor, "batch beam vocab"]:
+        """Runs the decoder for one position and keeps its cross-attention."""
+        with hooks.record(self.model, [self._weights]) as seen:
+            log_probs = super().step(state, tokens)
+        self.attention = seen[self._weights].mean(dim=1)
+        return log_probs

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from dragoman.config import EOS, PAD, DecodingConfig
+from dragoman.config import EOS, PAD, DecodingConfig, InputError
 from dragoman.data.batching import plan_in_order
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.constraints import NEVER
 from dragoman.decoding.engine import SOURCE_CUT, Hypothesis
+from dragoman.decoding.ensemble import EnsembleStepper, average_probabilities
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.stepper import TransformerStepper, log_softmax, pad_ids
+from dragoman.decoding.sampling import sample
+from dragoman.decoding.stepper import (
+    ReadableStepper,
+    Stepper,
+    TransformerStepper,
+    cross_attention_weights,
+    log_softmax,
+    pad_ids,
+)
 from dragoman.kernels.device import compute_in
 from dragoman.model import hooks
 from dragoman.model.transformer import Transformer
@@ -25,36 +35,64 @@ from dragoman.model.transformer import Transformer
 class TorchEngine:
     """Translates and scores in batches of sentences of like length; an `Engine`."""
 
-    def __init__(self, model: Transformer, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        precision: str = "float32",
+        ensemble: Sequence[Transformer] = (),
+    ) -> None:
         """Takes a model where it is.
 
         Args:
             model: in evaluation mode while the engine works, as before afterwards.
             precision: `bfloat16` computes matrix products in it and log-probabilities in float32,
                 all else everything in the type of the parameters.
+            ensemble: further models of the same vocabularies, whose probabilities are averaged
+                with the first one's.
         """
-        self.model = model
+        self.models = (model, *ensemble)
         self.precision = precision
+        lengths = [each.max_length for each in self.models if each.max_length is not None]
+        self.max_length = min(lengths, default=None)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.models[0].output_weight.device
 
     def translate(
-        self, sources: Sequence[Sequence[int]], config: DecodingConfig
+        self,
+        sources: Sequence[Sequence[int]],
+        config: DecodingConfig,
+        prefixes: Sequence[Sequence[int]] = (),
+        first: int = 0,
     ) -> list[list[Hypothesis]]:
         """Returns the `n_best` best hypotheses of each source, the best first.
 
         A source longer than `max_source_length`, or than the positions that the model learnt, is
         cut and its hypotheses are flagged `source-cut`.
         """
-        search = greedy_search if config.beam_size == 1 else beam_search
         found = [[Hypothesis(tokens=[])] for _ in sources]
         ready = self._end_sources(sources, config)
         lengths = {index: len(ids) for index, ids in enumerate(ready) if sources[index]}
         with self._evaluation():
-            stepper = TransformerStepper(self.model)
+            stepper = self._stepper(config)
             for batch in token_batches(lengths, config.batch_tokens):
                 ids = [ready[index] for index in batch]
-                hypotheses = search(stepper, ids, config)
+                forced = [prefixes[index] for index in batch] if prefixes else []
+                if config.sample:
+                    lines = [first + index for index in batch]
+                    hypotheses = sample(stepper, ids, config, forced, lines)
+                else:
+                    search = greedy_search if config.beam_size == 1 else beam_search
+                    hypotheses = search(stepper, ids, config, forced)
+                rows = [ids[at] for at, best in enumerate(hypotheses) for _ in best]
+                outputs = [each.tokens for best in hypotheses for each in best]
+                if config.repetition_penalty != 1.0:  # the search's own are with the penalties
+                    log_probs = self._force(rows, outputs)
+                    hypotheses = _replace(hypotheses, "log_probability", log_probs)
                 if config.alignment:
-                    hypotheses = self._align(ids, hypotheses)
+                    hypotheses = _replace(hypotheses, "alignment", self._attend(rows, outputs))
                 for index, best in zip(batch, hypotheses, strict=True):
                     cut = len(ready[index]) <= len(sources[index])
                     found[index] = [each.with_flags(SOURCE_CUT) for each in best] if cut else best
@@ -73,7 +111,7 @@ class TorchEngine:
         """
         ready = self._end_sources(sources, config)
         ended = [[*target, EOS] for target in targets]
-        longest = self.model.max_length
+        longest = self.max_length
         found = [0.0 if longest is None or len(ids) <= longest else NEVER for ids in ended]
         lengths = {
             index: max(len(source), len(target))
@@ -94,62 +132,85 @@ class TorchEngine:
         config: DecodingConfig,
     ) -> list[npt.NDArray[np.float32] | None]:
         """Returns the alignment of each target and its EOS, None without cross-attention."""
-        ready = self._end_sources(sources, config)
-        forced = [[Hypothesis([*target, EOS])] for target in targets]
+        ended = [[*target, EOS] for target in targets]
         with self._evaluation():
-            return [best.alignment for [best] in self._align(ready, forced)]
+            return self._attend(self._end_sources(sources, config), ended)
+
+    def _stepper(self, config: DecodingConfig) -> Stepper[Any]:
+        """Returns the model as a search sees it, or the ensemble.
+
+        Raises:
+            InputError: if coverage is asked for where nothing attends to the source.
+        """
+        members: list[TransformerStepper] = []
+        for model in self.models:
+            attentive = config.coverage_penalty > 0 and model.config.cross_attention
+            members.append(ReadableStepper(model) if attentive else TransformerStepper(model))
+        if config.coverage_penalty and not any(
+            isinstance(each, ReadableStepper) for each in members
+        ):
+            raise InputError(
+                f"decoding.coverage_penalty is {config.coverage_penalty}, accepted is 0 for a "
+                f"model without cross-attention"
+            )
+        return members[0] if len(members) == 1 else EnsembleStepper(members)
 
     def _end_sources(
         self, sources: Sequence[Sequence[int]], config: DecodingConfig
     ) -> list[list[int]]:
-        longest = config.max_source_length
-        if self.model.max_length is not None:
-            longest = min(longest, self.model.max_length)
+        longest = min(config.max_source_length, self.max_length or config.max_source_length)
         return [[*source[: longest - 1], EOS] for source in sources]
 
     def _force(self, sources: list[list[int]], targets: list[list[int]]) -> list[float]:
-        device = self.model.output_weight.device
-        source, target = pad_ids(sources, device), pad_ids(targets, device)
-        log_probs = log_softmax(self.model(source, self.model.decoder_input(target)))
-        of_tokens = log_probs.gather(2, target[..., None])[..., 0].double()
-        sums: list[float] = of_tokens.masked_fill(target == PAD, 0.0).sum(dim=1).tolist()
+        source, target = pad_ids(sources, self.device), pad_ids(targets, self.device)
+        of_tokens = [
+            log_softmax(model(source, model.decoder_input(target))).gather(2, target[..., None])
+            for model in self.models
+        ]
+        log_probs = of_tokens[0] if len(of_tokens) == 1 else average_probabilities(of_tokens)
+        summed = log_probs[..., 0].double().masked_fill(target == PAD, 0.0).sum(dim=1)
+        sums: list[float] = summed.tolist()
         return sums
 
-    def _align(
-        self, sources: list[list[int]], found: list[list[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """Returns the hypotheses with their alignments, by forced decoding of the readable twin."""
-        if not self.model.config.cross_attention:
-            return found
-        readable = self.model.readable()
-        name = f"decoder.layers.{self.model.config.num_decoder_layers - 1}.cross_attention.weights"
-        device = self.model.output_weight.device
-        rows = [source for source, best in zip(sources, found, strict=True) for _ in best]
-        target = pad_ids([each.tokens for best in found for each in best], device)
-        with hooks.record(readable, [name]) as seen:
-            readable(pad_ids(rows, device), readable.decoder_input(target))
-        weights: Iterator[npt.NDArray[np.float32]]
-        weights = iter(seen[name].mean(dim=1).float().cpu().numpy())
+    def _attend(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> list[npt.NDArray[np.float32] | None]:
+        """Returns the alignments of the targets, by forced decoding of the readable twins."""
+        source, target = pad_ids(sources, self.device), pad_ids(targets, self.device)
+        seen = []
+        for model in self.models:
+            if model.config.cross_attention:
+                twin, name = model.readable(), cross_attention_weights(model)
+                with hooks.record(twin, [name]) as recorded:
+                    twin(source, twin.decoder_input(target))
+                seen.append(recorded[name].mean(dim=1).float())
+        if not seen:
+            return [None] * len(sources)
+        weights = torch.stack(seen).mean(dim=0).cpu().numpy()
         return [
-            [
-                dataclasses.replace(
-                    each, alignment=next(weights)[: len(each.tokens), : len(source)].copy()
-                )
-                for each in best
-            ]
-            for source, best in zip(sources, found, strict=True)
+            rows[: len(ours), : len(theirs)].copy()
+            for rows, ours, theirs in zip(weights, targets, sources, strict=True)
         ]
 
     @contextmanager
     def _evaluation(self) -> Iterator[None]:
-        was_training = self.model.training
-        self.model.eval()
-        device = self.model.output_weight.device
+        were_training = [model.training for model in self.models]
+        for model in self.models:
+            model.eval()
         try:
-            with torch.inference_mode(), compute_in(self.precision, device):
+            with torch.inference_mode(), compute_in(self.precision, self.device):
                 yield
         finally:
-            self.model.train(was_training)
+            for model, was_training in zip(self.models, were_training, strict=True):
+                model.train(was_training)
+
+
+def _replace(
+    found: list[list[Hypothesis]], field: str, values: Iterable[Any]
+) -> list[list[Hypothesis]]:
+    """Returns the hypotheses with other values of a field, one after the other."""
+    rest = iter(values)
+    return [[dataclasses.replace(each, **{field: next(rest)}) for each in best] for best in found]
 
 
 def token_batches(lengths: Mapping[int, int], budget: int) -> Iterator[list[int]]:

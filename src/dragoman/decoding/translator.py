@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dragoman.config import EOS, DecodingConfig, InputError, nearest_hint
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine, Hypothesis
+from dragoman.decoding.suspicion import suspicions
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,12 @@ class Translation:
     alignment.
     """
     flags: tuple[str, ...] = ()
-    """`cut`: ended for want of room; `source-cut`: the source was too long and lost its end."""
+    """What went wrong, or looks as if it had.
+
+    `cut`: ended for want of room; `source-cut`: the source was too long and lost its end;
+    `long`: far longer than the source; `repeated`: the same over and over; `unlikely`: of low
+    probability to the model itself.
+    """
 
 
 @dataclass(frozen=True)
@@ -63,23 +69,39 @@ class Translator:
         self,
         texts: Sequence[str],
         config: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
+        prefixes: Sequence[str] = (),
+        first: int = 0,
         **overrides: Any,
     ) -> list[Translation]:
         """Translates each text; an empty or blank one gives an empty translation.
 
-        A translation doesn't depend on the other texts or their order.
+        A translation doesn't depend on the other texts or their order; samples depend on the place
+        of their text, and on nothing else of the input.
 
         Args:
             texts: one sentence each, as the model was trained on.
             config: how to search.
+            prefixes: how the translation of each text has to begin, if it matters; may be empty.
+                What follows is chosen in view of it, and it counts in length and probability.
+            first: the place of the first text in the whole input, where it comes in parts.
             **overrides: single fields of `config`, such as beam_size=1.
 
         Raises:
-            InputError: for an override that isn't a setting or has an impossible value.
+            InputError: for an override that isn't a setting or has an impossible value, or if there
+                aren't as many prefixes as texts.
         """
         config = _override(config, overrides)
-        hypotheses = self.engine.translate(_encode(self.source_tokenizer, texts), config)
-        return [self._translation(best, rest) for best, *rest in hypotheses]
+        if prefixes and len(prefixes) != len(texts):
+            raise InputError(
+                f"{len(texts)} texts and {len(prefixes)} prefixes, accepted is as many of each"
+            )
+        sources = _encode(self.source_tokenizer, texts)
+        forced = [self.target_tokenizer.encode(prefix) for prefix in prefixes]
+        hypotheses = self.engine.translate(sources, config, forced, first)
+        return [
+            self._translation(source, best, rest)
+            for source, (best, *rest) in zip(sources, hypotheses, strict=True)
+        ]
 
     def score(
         self,
@@ -133,16 +155,18 @@ class Translator:
             self.source_tokenizer.pieces(source), self.target_tokenizer.pieces(tokens), weights
         )
 
-    def _translation(self, best: Hypothesis, rest: Sequence[Hypothesis]) -> Translation:
+    def _translation(
+        self, source: Sequence[int], best: Hypothesis, rest: Sequence[Hypothesis]
+    ) -> Translation:
         ids = [token for token in best.tokens if token != EOS]
         return Translation(
             text=self.target_tokenizer.decode(ids),
             score=best.score,
             log_probability=best.log_probability,
             tokens=self.target_tokenizer.pieces(ids),
-            alternatives=[self._translation(each, ()) for each in rest],
+            alternatives=[self._translation(source, each, ()) for each in rest],
             alignment=best.alignment,
-            flags=best.flags,
+            flags=(*best.flags, *suspicions(source, best)),
         )
 
 
