@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from dragoman.cli.main import build_parser, main
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["translate", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["translate", "--help"], ["compare", "--help"]]
+)
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys; from dragoman.cli.main import main\n"
@@ -37,8 +40,8 @@ def test_the_help_of_train_stays_one_screen(
 
 def test_every_command_has_a_line_in_the_help() -> None:
     shown = build_parser().format_help()
-    names = ("demo", "train", "translate", "score", "evaluate", "average", "inspect", "attend")
-    for name in names:
+    names = "demo train translate score evaluate compare average inspect attend"
+    for name in names.split():
         assert f"\n    {name} " in shown or f"\n    {name}\n" in shown
 
 
@@ -101,6 +104,23 @@ def test_a_fault_of_ours_is_not_hidden(run: Any, monkeypatch: pytest.MonkeyPatch
     raise_from_inspect(monkeypatch, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes differ"):
         run("inspect", "tiny")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux only")
+def test_data_is_utf_8_whatever_the_locale_and_names_of_files_keep_their_bytes(
+    tmp_path: Path,
+) -> None:
+    name = os.fsdecode(b"\xe9\xc3\xbc")
+    score = '[{"name": "bleu", "value": 31.0, "signature": "nrefs:1", "details": {}}]'
+    (tmp_path / name).write_text(score)
+    finished = subprocess.run(
+        [sys.executable, "-m", "dragoman", "compare", name, name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        check=True,
+    )
+    assert finished.stdout.startswith(b"A: \xe9\xc3\xbc\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

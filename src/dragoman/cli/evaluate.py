@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,10 @@ def run(arguments: argparse.Namespace) -> None:
     if ("path" in arguments) != ("source" in arguments):
         raise InputError("accepted is MODEL together with --source")
     file = arguments.source if "source" in arguments else arguments.hypotheses
-    lines, references = _read_files(file, arguments.reference)
+    files = [file, *arguments.reference]
+    columns = read_files(files)
+    check_counts(files, columns)
+    lines, *references = columns
     language = arguments.target_language
     if "path" in arguments:
         from dragoman.checkpoint import ModelFolder
@@ -69,23 +73,21 @@ def run(arguments: argparse.Namespace) -> None:
     print(_write_json(scores) if arguments.format == "json" else write_scores(scores))
 
 
-def _read_files(file: str, references: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Reads what is scored and the references, before anything is translated.
-
-    Raises:
-        InputError: naming both counts, where two files don't have as many lines.
-    """
+def read_files(files: Sequence[str]) -> list[list[str]]:
+    """Returns the lines of each file."""
     from dragoman.data.corpus import read_lines
 
-    lines = list(read_lines(Path(file)))
-    columns = [list(read_lines(Path(reference))) for reference in references]
-    for reference, column in zip(references, columns, strict=True):
-        if len(column) != len(lines):
+    return [list(read_lines(Path(file))) for file in files]
+
+
+def check_counts(files: Sequence[str], columns: Sequence[Sequence[str]]) -> None:
+    """Raises `InputError`, naming both counts, if a file hasn't as many lines as the first."""
+    for file, column in zip(files, columns, strict=True):
+        if len(column) != len(columns[0]):
             raise InputError(
-                f"{file} has {len(lines)} lines and {reference} has {len(column)}, "
+                f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}, "
                 f"accepted is as many in both"
             )
-    return lines, columns
 
 
 def write_scores(scores: list[Score]) -> str:
@@ -98,3 +100,21 @@ def write_scores(scores: list[Score]) -> str:
 
 def _write_json(scores: list[Score]) -> str:
     return json.dumps([dataclasses.asdict(score) for score in scores], indent=1)
+
+
+def read_scores(lines: Sequence[str]) -> list[Score] | None:
+    """Returns the scores that `--format json` wrote, None if the lines are anything else."""
+    from dragoman.evaluation.bleu import Score
+
+    try:
+        scores = [Score(**entry) for entry in json.loads("\n".join(lines))]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    sound = all(
+        isinstance(score.name, str)
+        and isinstance(score.value, float)
+        and isinstance(score.signature, str)
+        and isinstance(score.details, dict)
+        for score in scores
+    )
+    return scores if scores and sound else None

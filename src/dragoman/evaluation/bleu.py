@@ -43,6 +43,42 @@ class Score:
     """Of the BLEU kinds: brevity_penalty, precisions, hypothesis_length, reference_length."""
 
 
+@dataclass(frozen=True)
+class Measure:
+    """One of `METRICS`, made for a language: sacreBLEU's part, and ours before it."""
+
+    name: str
+    metric: Metric
+    language: str
+    """Two letters, or nothing."""
+
+    def prepare(self, lines: list[str]) -> list[str]:
+        """Returns translations or references as `metric` takes them."""
+        if self.name == "paper":
+            tokenized = moses_tokenize(lines, self.language)
+            if self.language == "de":
+                return [split_compounds(line) for line in tokenized]
+            return tokenized
+        if self.name == "multi-bleu-lc":
+            return moses_tokenize(lines, self.language, lowercase=True)
+        return lines
+
+    @property
+    def signature(self) -> str:
+        """SacreBLEU's signature with our preparation; complete once something was scored."""
+        signature = str(self.metric.get_signature())
+        if self.name not in ("paper", "multi-bleu-lc"):
+            return signature
+        from sacremoses import __version__
+
+        tokens = f"moses-{self.language or 'en'}-{__version__}"
+        if self.name == "multi-bleu-lc":
+            tokens = f"normalised+{tokens}"
+        elif self.language == "de":
+            tokens = f"{tokens}+compounds"
+        return signature.replace("tok:none", f"tok:{tokens}")
+
+
 def evaluate(
     hypotheses: list[str],
     references: list[list[str]],
@@ -62,13 +98,24 @@ def evaluate(
     Raises:
         InputError: If the counts of lines differ, nothing is given to score, or a name is unknown.
     """
-    _check_lines(hypotheses, references)
+    check_lines(hypotheses, references)
+    measures = choose_measures(metrics, target_language, tokenize)
+    return [_evaluate(measure, hypotheses, references) for measure in measures]
+
+
+def choose_measures(
+    metrics: Sequence[str], target_language: str = "", tokenize: str | None = None
+) -> list[Measure]:
+    """Makes metrics as `evaluate` does, which says what the arguments and the errors are."""
     for name in metrics:
         _check_name("metric", name, METRICS)
     if tokenize is not None:
         _check_name("tokenize", tokenize, TOKENIZERS)
     language = re.split("[-_]", target_language)[0].lower()
-    return [_evaluate(name, hypotheses, references, language, tokenize) for name in metrics]
+    return [
+        Measure(name, _metric(name, tokenize or _bleu_tokenizer(language), language), language)
+        for name in metrics
+    ]
 
 
 def moses_tokenize(lines: Sequence[str], language: str, lowercase: bool = False) -> list[str]:
@@ -96,7 +143,8 @@ def split_compounds(line: str) -> str:
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
-def _check_lines(hypotheses: list[str], references: list[list[str]]) -> None:
+def check_lines(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raises `InputError` unless there is something to score and as many lines of each."""
     if not hypotheses:
         raise InputError("the hypotheses have 0 lines, accepted is 1 or more")
     if not references:
@@ -117,19 +165,11 @@ def _check_name(kind: str, name: str, accepted: Sequence[str]) -> None:
         )
 
 
-def _evaluate(
-    name: str,
-    hypotheses: list[str],
-    references: list[list[str]],
-    language: str,
-    tokenize: str | None,
-) -> Score:
+def _evaluate(measure: Measure, hypotheses: list[str], references: list[list[str]]) -> Score:
     from sacrebleu.metrics.bleu import BLEUScore
 
-    metric = _metric(name, tokenize or _bleu_tokenizer(language), language)
-    result = metric.corpus_score(
-        _prepare(name, hypotheses, language),
-        [_prepare(name, reference, language) for reference in references],
+    result = measure.metric.corpus_score(
+        measure.prepare(hypotheses), [measure.prepare(reference) for reference in references]
     )
     details = {}
     if isinstance(result, BLEUScore):
@@ -139,7 +179,7 @@ def _evaluate(
             "hypothesis_length": result.sys_len,
             "reference_length": result.ref_len,
         }
-    return Score(name, result.score, _signature(name, metric, language), details)
+    return Score(measure.name, result.score, measure.signature, details)
 
 
 def _metric(name: str, tokenize: str, language: str) -> Metric:
@@ -174,27 +214,3 @@ def _bleu_tokenizer(language: str) -> str:
         if language == word_language:
             return tokenizer if importlib.util.find_spec(module) else "char"
     return "13a"
-
-
-def _prepare(name: str, lines: list[str], language: str) -> list[str]:
-    if name == "paper":
-        tokenized = moses_tokenize(lines, language)
-        return [split_compounds(line) for line in tokenized] if language == "de" else tokenized
-    if name == "multi-bleu-lc":
-        return moses_tokenize(lines, language, lowercase=True)
-    return lines
-
-
-def _signature(name: str, metric: Metric, language: str) -> str:
-    """Adds our preparation to sacreBLEU's signature."""
-    signature = str(metric.get_signature())
-    if name not in ("paper", "multi-bleu-lc"):
-        return signature
-    from sacremoses import __version__
-
-    tokens = f"moses-{language or 'en'}-{__version__}"
-    if name == "multi-bleu-lc":
-        tokens = f"normalised+{tokens}"
-    elif language == "de":
-        tokens = f"{tokens}+compounds"
-    return signature.replace("tok:none", f"tok:{tokens}")
