@@ -14,6 +14,8 @@ class Preset:
 
     source: str
     settings: Settings
+    published_operations: float | None = None
+    """What its training is said to have cost: time x devices x the rate of one, not counted."""
 
 
 _SMALL_TRAINING: dict[str, Any] = {
@@ -72,6 +74,7 @@ PRESETS: dict[str, Preset] = {
             "data": {"vocab_size": 37000},
             "training": {"validate_every": 1500, "keep_checkpoints": 5, "average_last": 5},
         },
+        published_operations=3.3e18,
     ),
     "paper-big": Preset(
         "Vaswani et al. 2017, Table 3, big (English-German; English-French has dropout 0.1)",
@@ -91,6 +94,7 @@ PRESETS: dict[str, Preset] = {
                 "average_last": 20,
             },
         },
+        published_operations=2.3e19,
     ),
     "t2t-base": Preset(
         "tensor2tensor transformer_base v3, the authors' later code",

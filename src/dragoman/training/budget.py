@@ -1,0 +1,192 @@
+"""What training will take, before it begins: parameters, memory, tokens, operations."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from dragoman.config import UNK, Config, ModelConfig
+from dragoman.kernels.device import compute_in, resolve_precision
+from dragoman.model.attention import FusedMultiHeadAttention
+from dragoman.model.masks import AttentionMask
+from dragoman.model.transformer import Transformer
+
+_FEED_FORWARD_MATRICES = {"relu": 2, "gelu": 2, "swiglu": 3, "none": 0}
+_LOGITS = 3 << 21
+"""Most numbers of the size of logits that the loss holds: see `dragoman.kernels.cross_entropy`."""
+_PROBE_SIZES = {"cpu": 1024, "cuda": 8192}
+_PROBE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """Sentence pairs, and the tokens that each side of them has, EOS and padding included."""
+
+    pairs: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """Of both sides together."""
+        return 2 * self.pairs * self.length
+
+
+def step_shape(config: Config, length: int) -> BatchShape:
+    """Returns the batch of a whole step whose sentences have so many tokens."""
+    return BatchShape(max(1, config.training.batch_tokens // length), length)
+
+
+def largest_micro_batch(config: Config) -> BatchShape:
+    """Returns the micro-batch that takes the most memory: the longest sentences that may come."""
+    limits = [config.training.batch_tokens, config.data.max_length]
+    if config.model.positions == "learned":
+        limits.append(config.model.max_positions)
+    step = step_shape(config, min(limit for limit in limits if limit))
+    return BatchShape(-(-step.pairs // config.training.accumulation), step.length)
+
+
+def count_parameters(config: ModelConfig) -> dict[str, int]:
+    """Counts the parameters of embeddings, encoder and decoder, a tied matrix once."""
+    with torch.device("meta"):  # shapes without storage
+        model = Transformer(config)
+    counts = {"embeddings": 0, "encoder": 0, "decoder": 0}
+    for name, parameter in model.named_parameters():
+        part = name.partition(".")[0]
+        counts[part if part in counts else "embeddings"] += parameter.numel()
+    return counts
+
+
+def count_operations(config: ModelConfig, shape: BatchShape) -> int:
+    """Counts the floating-point operations of the matrix products of a batch in training.
+
+    A multiplication and an addition are two operations. Where the forward pass makes one product
+    the backward pass makes two, for both factors. Everything that isn't a matrix product is left
+    out; so is what `gradient_checkpointing` repeats.
+    """
+    n = shape.length
+    # Q K^T and weights x V, each query with each key; and the four projections around them.
+    heads = config.num_heads * (config.d_k + config.d_v)
+    attention = heads * (n * n + 2 * n * config.d_model)
+    matrices = _FEED_FORWARD_MATRICES[config.feed_forward]
+    feed_forward = matrices * n * config.d_model * config.d_ff
+    encoder = config.num_encoder_layers * (attention + feed_forward)
+    decoder = config.num_decoder_layers * (attention * (1 + config.cross_attention) + feed_forward)
+    output = n * config.d_model * config.target_vocab_size
+    encoder_passes = 3 if config.cross_attention else 1  # what nobody reads has no gradient
+    return 2 * shape.pairs * (encoder_passes * encoder + 3 * (decoder + output))
+
+
+class _WeightlessAttention(FusedMultiHeadAttention):
+    """Keeps what a GPU's function keeps for its backward pass: no attention weights."""
+
+    def attend(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+        values: Float[Tensor, "batch heads key d_v"],
+        mask: AttentionMask,
+    ) -> Float[Tensor, "batch heads query d_v"]:
+        return F.scaled_dot_product_attention(queries, keys, values)
+
+
+def estimate_memory(
+    config: Config, parameters: int, shape: BatchShape, precision: str, device: str
+) -> dict[str, int]:
+    """Estimates the bytes that training takes at its peak, by what they are for.
+
+    What the allocator holds above them, and what the process had before, comes on top.
+
+    Args:
+        config: the settings.
+        parameters: how many the model has.
+        shape: of the micro-batch.
+        precision: as in `dragoman.training.step.training_step`.
+        device: `cpu`, or `cuda`, whose attention keeps no weights; not measured on one.
+    """
+    width = 8 if precision == "float64" else 4
+    kept = kept_for_backward(config, shape, precision, device) * width // 4
+    remade = 0
+    if config.training.gradient_checkpointing:
+        kept += _keys_values_of_memory(config.model, shape, 2 if precision == "bfloat16" else width)
+        training = dataclasses.replace(config.training, gradient_checkpointing=False)
+        plain = dataclasses.replace(config, training=training)
+        layers = config.model.num_encoder_layers + config.model.num_decoder_layers
+        remade = kept_for_backward(plain, shape, precision, device) * width // 4 // layers
+    vocab = config.model.target_vocab_size
+    logits = width * min(_LOGITS, 3 * shape.pairs * shape.length * vocab)
+    return {
+        "weights": width * parameters,
+        "gradients": width * parameters,
+        "moments": 2 * width * parameters,
+        "activations": kept,
+        # the loss makes the output matrix's gradient while the activations are still there
+        "work space": width * config.model.d_model * vocab + max(logits, remade),
+    }
+
+
+def _keys_values_of_memory(config: ModelConfig, shape: BatchShape, width: int) -> int:
+    """Returns the bytes of what cross-attention has projected before the layers are called."""
+    numbers = config.num_decoder_layers * config.num_heads * (config.d_k + config.d_v)
+    return config.cross_attention * numbers * shape.pairs * shape.length * width
+
+
+def kept_for_backward(config: Config, shape: BatchShape, precision: str, device: str) -> int:
+    """Returns the bytes that the forward pass of a batch keeps, the loss not among them.
+
+    The pass itself is made, on tensors that have shapes and no storage, and what it leaves behind
+    is counted. Arguments as in `estimate_memory`; float64 is counted as float32.
+    """
+    kept: dict[StorageWeakRef, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[StorageWeakRef(storage)] = storage.nbytes()
+        return tensor
+
+    # No sentence is shorter than another, and a mask of lengths would have to look at them.
+    model_config = dataclasses.replace(config.model, padding_mask=False)
+    with FakeTensorMode():
+        model = Transformer(
+            model_config,
+            gradient_checkpointing=config.training.gradient_checkpointing,
+            attention=_WeightlessAttention if device == "cuda" else FusedMultiHeadAttention,
+        )
+        ids = torch.full((shape.pairs, shape.length), UNK)
+        with (
+            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+            compute_in(precision, torch.device("cpu")),
+        ):
+            hidden = model.hidden(ids, model.decoder_input(ids))
+        parameters = {StorageWeakRef(each.untyped_storage()) for each in model.parameters()}
+        sizes = [size for ref, size in kept.items() if ref not in parameters and not ref.expired()]
+        del hidden  # its graph, until here, held what was counted
+    return sum(sizes)
+
+
+def plan_precision(precision: str, device: str) -> str:
+    """Returns the precision of a run on a device that need not be here."""
+    if device == "cuda" and precision == "auto" and not torch.cuda.is_available():
+        return "bfloat16"
+    return resolve_precision(precision, torch.device(device))
+
+
+def measure_rate(device: torch.device, precision: str) -> float:
+    """Returns the floating-point operations a second of large matrix products, here and now."""
+    dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
+    size = _PROBE_SIZES[device.type]
+    factor = torch.ones(size, size, dtype=dtype, device=device)
+    (factor @ factor).sum().item()  # the first product also loads and starts things
+    products, started, seconds = 0, time.perf_counter(), 0.0
+    while seconds < _PROBE_SECONDS:
+        (factor @ factor)[0, 0].item()  # waits until a GPU has done it
+        products += 1
+        seconds = time.perf_counter() - started
+    return 2 * size**3 * products / seconds
