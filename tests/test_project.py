@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,13 @@ def test_the_version_is_that_of_the_installed_package() -> None:
 
 def test_importing_dragoman_loads_no_torch() -> None:
     assert run_python("import dragoman, sys; print('torch' in sys.modules)") == "False"
+
+
+def test_every_module_imports_on_a_python_that_is_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    least = tuple(map(int, declared["requires-python"].removeprefix(">=").split(".")))
+    assert sys.version_info >= least
+    package = ROOT / "src" / "dragoman"
+    for path in package.rglob("*.py"):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        importlib.import_module(name.removesuffix(".__init__"))
