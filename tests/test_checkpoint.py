@@ -169,12 +169,15 @@ def test_old_checkpoints_go_but_the_best_stays(folder: ModelFolder) -> None:
 
 
 def test_a_checkpoint_out_of_turn_goes_when_it_is_no_longer_the_last(folder: ModelFolder) -> None:
-    write_constants(folder, [5, 10, 12])
-    folder.remove_checkpoints(keep=3, also=5, every=5)
-    assert [step for step, _ in folder.checkpoints()] == [5, 10, 12]
-    write_constants(folder, [15])
-    folder.remove_checkpoints(keep=3, also=5, every=5)
-    assert [step for step, _ in folder.checkpoints()] == [5, 10, 15]
+    def write(step: int) -> list[int]:
+        folder.write_checkpoint(step, Checkpoint(fresh(folder).to_arrays(), {}, {}))
+        folder.remove_checkpoints(keep=3, also=5, every=5)
+        return [kept for kept, _ in folder.checkpoints()]
+
+    assert write(5) == [5]
+    assert write(10) == [5, 10]
+    assert write(12) == [5, 10, 12]
+    assert write(15) == [5, 10, 15]
 
 
 def test_a_tokenizer_of_another_size_is_refused_with_both_sizes(
@@ -247,3 +250,36 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         ModelFolder(tmp_path / "absent")
     with pytest.raises(InputError, match=r"not a model, for it has no config\.toml"):
         ModelFolder(tmp_path)
+
+
+@pytest.mark.parametrize("made", ["weights", "checkpoint"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("positions", "rotary"), ("num_heads", 3), ("scale_scores", False)]
+)
+def test_another_configuration_of_the_same_shapes_is_refused_with_both_values(
+    folder: ModelFolder, made: str, name: str, value: object
+) -> None:
+    write_constants(folder, [1.0])
+    folder.write_weights(fresh(folder).to_arrays())
+    config = folder.read_config()
+    model = dataclasses.replace(config.model, d_k=2, d_v=2, **{name: value})
+    folder.replace_config(dataclasses.replace(config, model=model))
+    with pytest.raises(InputError, match=f"trained with model.(d_k|{name}) .* config.toml has "):
+        folder.read_weights() if made == "weights" else folder.average_last(1)
+
+
+def test_checkpoints_of_another_tokenizer_are_refused(
+    folder: ModelFolder, tokenizers: tuple[Tokenizer, ...]
+) -> None:
+    write_constants(folder, [1.0])
+    (folder.path / "tokenizer.model").write_bytes(tokenizers[1].model)
+    with pytest.raises(InputError, match="they come from different runs"):
+        folder.average_last(1)
+    with pytest.raises(InputError, match="they come from different runs"):
+        folder.read_checkpoint(folder.checkpoints()[0][1])
+
+
+def test_a_copy_that_somebody_made_is_no_checkpoint(folder: ModelFolder) -> None:
+    write_constants(folder, [1.0])
+    (folder.run / "checkpoints" / "step-1.bak").mkdir()
+    assert [step for step, _ in folder.checkpoints()] == [1]

@@ -25,6 +25,7 @@ from dragoman.config import (
     write_config,
 )
 
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 SOUND = {
     "model": st.fixed_dictionaries(
         {},
@@ -40,8 +41,8 @@ SOUND = {
     "data": st.fixed_dictionaries(
         {},
         optional={
-            "pairs": st.lists(st.text(max_size=7), max_size=3),
-            "source_language": st.text(max_size=5),
+            "pairs": st.lists(st.text(TEXT, max_size=7), max_size=3),
+            "source_language": st.text(TEXT, max_size=5),
             "max_length_ratio": st.floats(0, 1e6),
             "drop_empty": st.booleans(),
         },

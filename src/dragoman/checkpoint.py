@@ -10,6 +10,7 @@ MODEL/run/                  what sharing the model doesn't need: encoded text, v
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -33,6 +34,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 _CONFIG, _WEIGHTS, _CARD = "config.toml", "weights.safetensors", "card.md"
 _JOINT, _SOURCE, _TARGET = "tokenizer.model", "source.model", "target.model"
 _OPTIMIZER, _STATE = "optimizer.safetensors", "state.json"
+_MADE_WITH = "made_with"
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,6 @@ class ModelFolder:
         """
         if not self.has_weights():
             raise InputError(f"{self.path}: the model has no weights yet", "train it first")
-        weights, metadata = _read_arrays(self.path / _WEIGHTS)
         tokenizers = self.read_tokenizers()
         config = self.read_config().model
         for side, size, tokenizer in (
@@ -157,19 +158,48 @@ class ModelFolder:
                     f"{self.path}: the {side} tokenizer has {len(tokenizer)} entries, the model "
                     f"{size}: they come from different runs"
                 )
-        if (made_with := metadata.get("tokenizer")) != tokenizers.fingerprint:
+        return self._read_own(self.path / _WEIGHTS)
+
+    def _origin(self) -> dict[str, Any]:
+        """Returns what weights must have been trained with to be this model's."""
+        model = dataclasses.asdict(self.read_config().model)
+        return {"tokenizer": self.read_tokenizers().fingerprint, "model": model}
+
+    def _metadata(self) -> dict[str, str]:
+        # one key, for safetensors writes several in any order, and equal weights are equal files
+        return {_MADE_WITH: json.dumps(self._origin())}
+
+    def _read_own(self, path: Path) -> Arrays:
+        """Reads weights, and checks that they are of these tokenizers and this configuration.
+
+        A configuration that fits the shapes may still be another model's: positions, heads and
+        scaling have no parameters.
+        """
+        weights, metadata = _read_arrays(path)
+        ours = self._origin()
+        try:  # older weights know less about themselves
+            theirs = {**ours, **metadata, **json.loads(metadata.get(_MADE_WITH, "{}"))}
+        except (TypeError, ValueError):
+            raise InputError(f"{path}: damaged: what it was trained with can't be read") from None
+        if theirs["tokenizer"] != ours["tokenizer"]:
             raise InputError(
-                f"{self.path}: the weights were trained with tokenizer {made_with}, the folder "
-                f"holds {tokenizers.fingerprint}: they come from different runs"
+                f"{path}: trained with tokenizer {theirs['tokenizer']}, the folder holds "
+                f"{ours['tokenizer']}: they come from different runs"
             )
+        made_as = dataclasses.asdict(build_config({"model": theirs["model"]}).model)
+        for name, value in ours["model"].items():
+            if value != made_as[name]:
+                raise InputError(
+                    f"{path}: trained with model.{name} {made_as[name]!r}, {_CONFIG} has "
+                    f"{value!r}: they come from different runs"
+                )
         return weights
 
     def write_weights(self, weights: Arrays) -> None:
         """Puts weights in the place of those there are."""
-        metadata = {"tokenizer": self.read_tokenizers().fingerprint}
         single = {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
         with replacing(self.path / _WEIGHTS) as partial:
-            _write_arrays(partial, single, metadata)
+            _write_arrays(partial, single, self._metadata())
 
     def write_card(self, text: str) -> None:
         """Writes what the model is and how well it does."""
@@ -184,21 +214,22 @@ class ModelFolder:
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Returns step and folder of the checkpoints kept, the oldest first."""
         found = (self.run / "checkpoints").glob("step-*")
-        return sorted((int(path.name.removeprefix("step-")), path) for path in found)
+        steps = ((path.name.removeprefix("step-"), path) for path in found)
+        return sorted((int(step), path) for step, path in steps if step.isdecimal())
 
     def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Adds a checkpoint."""
         (self.run / "checkpoints").mkdir(exist_ok=True)
         with replacing(self.run / "checkpoints" / f"step-{step}") as partial:
             partial.mkdir()
-            _write_arrays(partial / _WEIGHTS, checkpoint.weights)
+            _write_arrays(partial / _WEIGHTS, checkpoint.weights, self._metadata())
             _write_arrays(partial / _OPTIMIZER, checkpoint.optimizer)
             state = json.dumps(checkpoint.state, indent=1)
             (partial / _STATE).write_text(state, encoding="utf-8")
 
     def read_checkpoint(self, path: Path) -> Checkpoint:
         """Reads all that a checkpoint holds."""
-        weights, _ = _read_arrays(path / _WEIGHTS)
+        weights = self._read_own(path / _WEIGHTS)
         optimizer, _ = _read_arrays(path / _OPTIMIZER)
         try:
             state = json.loads((path / _STATE).read_text(encoding="utf-8"))
@@ -231,7 +262,7 @@ class ModelFolder:
                 f"{self.path}: the average of {count} checkpoints was asked for, accepted is 1 to "
                 f"the {len(paths)} that are kept",
             )
-        return average_weights([_read_arrays(path)[0] for path in paths[-count:]])
+        return average_weights([self._read_own(path) for path in paths[-count:]])
 
 
 def average_weights(models: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:

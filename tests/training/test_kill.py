@@ -39,7 +39,7 @@ def careful_run(folder: Path) -> Config:
         data={"pairs": (), "corpora": corpora},
         training={
             "accumulation": 2,
-            "max_steps": 120,
+            "max_steps": 40,
             "validate_every": 2,
             "validation_lines": 1,
             "log_every": 1,
@@ -60,7 +60,7 @@ def kill_somewhere(folder: Path, chance: random.Random) -> None:
         for line in process.stderr:
             if line.startswith(("training: ", "going on after")):
                 break
-        time.sleep(chance.uniform(0, 0.5))
+        time.sleep(chance.uniform(0, 0.4))
         process.kill()
 
 

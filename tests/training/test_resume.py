@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +123,58 @@ def test_a_run_with_a_tokenizer_for_each_side_can_be_resumed(tmp_path: Path) -> 
     events = run_and_listen(tmp_path / "m", toy_run(tmp_path, data=data), resume=True)
     assert events[-1]["step"] == 7
     assert ModelFolder(tmp_path / "m").read_config().model.tie == "target-output"
+
+
+def damage(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
+    file = path / "run" / name
+    file.write_bytes(change(file.read_bytes()))
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "no state": ("checkpoints/step-5/state.json", lambda _: b"{}", "checkpoint is damaged"),
+    "a list": ("checkpoints/step-5/state.json", lambda _: b"[]", "damaged|not a sound"),
+    "a word": (
+        "checkpoints/step-5/state.json",
+        lambda text: text.replace(b'"step": 5', b'"step": "x"'),
+        "step is 'x'",
+    ),
+    "a moment of another name": (
+        "checkpoints/step-5/optimizer.safetensors",
+        lambda text: text.replace(b"q_proj.weight/exp_avg_sq", b"q_proj.weight/exp_avg_xx"),
+        "exp_avg_sq",
+    ),
+    "no lengths": ("data/training/lengths.npy", lambda _: b"", "encoded text is damaged"),
+    "lengths of zero": (
+        "data/training/lengths.npy",
+        lambda text: text[:128] + bytes(len(text) - 128),
+        "encoded text is damaged",
+    ),
+    "ids beyond the vocabulary": (
+        "data/training/tokens.bin",
+        lambda text: b"\xff" * len(text),
+        "encoded text is damaged: id 65535",
+    ),
+    "metrics of noise": ("metrics.jsonl", lambda text: b"\xff" * len(text), "1: not an event"),
+    "metrics cut short": ("metrics.jsonl", lambda text: text[:99], "it should have"),
+    "a summary of noise": ("data.json", lambda _: b"\x80", "data.json: damaged"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_a_damaged_run_is_refused_before_its_first_step(
+    finished_at_five: Path, tmp_path: Path, case: str
+) -> None:
+    copy = shutil.copytree(finished_at_five, tmp_path / "m")
+    name, change, message = DAMAGES[case]
+    damage(copy, name, change)
+    config = ModelFolder(copy).read_config()
+    config = dataclasses.replace(config, training=dataclasses.replace(config.training, max_steps=9))
+    with pytest.raises(InputError, match=message):
+        run_and_listen(copy, config, resume=True)
+
+
+@pytest.fixture(scope="module")
+def finished_at_five(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("five")
+    run_and_listen(folder / "m", toy_run(folder, training={"max_steps": 5}))
+    return folder / "m"

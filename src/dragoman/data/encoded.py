@@ -125,7 +125,7 @@ class EncodedCorpus:
             lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError as error:
             raise InputError(f"{folder}: no encoded text, {error.filename} is missing") from None
-        except (KeyError, TypeError, ValueError):
+        except (EOFError, KeyError, TypeError, ValueError):
             raise InputError(f"{folder}: the encoded text is damaged") from None
         if version > _FORMAT_VERSION:
             raise InputError(
@@ -133,7 +133,12 @@ class EncodedCorpus:
                 "a newer Dragoman wrote it: upgrade",
             )
         whole = lengths.shape == (n_pairs, 2) and stored == n_tokens * dtype.itemsize
-        if not whole or sum(parts) != n_pairs:
+        if (
+            not whole
+            or sum(parts) != n_pairs
+            or lengths.min(initial=1) < 1
+            or lengths.sum(dtype=np.int64) != n_tokens
+        ):
             raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
         # an empty file can't be mapped
         tokens = np.memmap(folder / _TOKENS, dtype, "r") if n_tokens else np.empty(0, dtype)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from dragoman.checkpoint import ModelFolder
+from dragoman.config import InputError
 from dragoman.training.metrics import read_metrics
+
+
+def read_summary(folder: ModelFolder) -> dict[str, Any]:
+    """Reads what the text of a model was.
+
+    Raises:
+        InputError: if the file is missing or damaged.
+    """
+    path = folder.run / "data.json"
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return {key: summary[key] for key in ("report", "validation_pairs", "held_out")}
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: damaged") from None
 
 
 def model_card(folder: ModelFolder) -> str:
     """Writes the card of a trained model from what its run kept."""
     config = folder.read_config()
-    data = json.loads((folder.run / "data.json").read_text(encoding="utf-8"))
+    data = read_summary(folder)
     events = read_metrics(folder.run / "metrics.jsonl")
     start = next(event for event in events if event["event"] == "start")
     end = next(event for event in reversed(events) if event["event"] == "end")
@@ -26,7 +44,7 @@ def model_card(folder: ModelFolder) -> str:
     model = config.model
     return "\n".join(
         [
-            f"# {folder.path.name}",
+            f"# {folder.path.name.encode(errors='replace').decode()}",
             "",
             f"A Transformer that translates {languages}, trained with Dragoman.",
             "",

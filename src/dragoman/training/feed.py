@@ -34,7 +34,7 @@ class Feed:
     def next(self) -> Indices:
         """Returns the pairs of the next step, and moves on."""
         state = self._state
-        if state.position == len(self._batches):
+        if state.position >= len(self._batches):
             state.pool, state.position = state.pool + 1, 0
             if state.pool >= self._epoch.pools:
                 state.epoch, state.pool = state.epoch + 1, 0

@@ -109,6 +109,7 @@ class TrainingRun:
         tokenizers = folder.read_tokenizers()
         self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
         self.validator = Validator.open(folder, self.config, tokenizers)
+        self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
         data = self.config.data
         self._subword_dropout = SubwordDropout(
             tokenizers.source, tokenizers.target, data.bpe_dropout, data.max_length
@@ -211,6 +212,9 @@ class TrainingRun:
     def _load(self, indices: Indices, part: int) -> Batch:
         seed = self.config.training.seed, self.state.step, self.ranks.rank, part
         sides = self.corpus.batch(indices, self._subword_dropout.recut(seed))
+        for ids, size in zip(sides, self._vocab_sizes, strict=True):
+            if ids.max() >= size:
+                raise InputError(f"{self.folder.path}: the encoded text is damaged: id {ids.max()}")
         source, target = (torch.from_numpy(side).to(self.ranks.device) for side in sides)
         return source, target
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import InputError
+
 Event = dict[str, Any]
 """A row of metrics.jsonl. Its key `event` says what it is:
 
@@ -32,9 +34,21 @@ class MetricsFile:
     """metrics.jsonl, written through, a line an event."""
 
     def __init__(self, path: Path, size: int) -> None:
-        """Opens the file and forgets what stands behind its first `size` bytes."""
+        """Opens the file and forgets what stands behind its first `size` bytes.
+
+        Raises:
+            InputError: if there are fewer, or they are damaged; better now than at the end of the
+                run, when its card is written.
+        """
+        if size and (not path.exists() or path.stat().st_size < size):
+            raise InputError(f"{path}: damaged, it should have {size:,} bytes or more")
         self._file = path.open("ab", buffering=0)
         self._file.truncate(size)
+        try:
+            read_metrics(path)
+        except InputError:
+            self._file.close()
+            raise
 
     def write(self, event: Event) -> None:
         """Appends an event."""
@@ -54,6 +68,17 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> list[Event]:
-    """Reads the events of a run."""
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+    """Reads the events of a run.
+
+    Raises:
+        InputError: naming the line, if one is damaged.
+    """
+    events = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                event = json.loads(line)
+                events.append({**event, "event": event["event"]})
+            except (ValueError, TypeError, KeyError):
+                raise InputError(f"{path}:{number}: not an event of a run") from None
+    return events

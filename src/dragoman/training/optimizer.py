@@ -46,10 +46,18 @@ def optimizer_arrays(optimizer: torch.optim.Adam, model: nn.Module) -> Arrays:
 
 
 def load_optimizer(optimizer: torch.optim.Adam, model: nn.Module, arrays: Arrays) -> None:
-    """Puts moments and step counts back."""
+    """Puts moments and step counts back.
+
+    Raises:
+        KeyError: if one is missing.
+        ValueError: if one has another shape than its parameter.
+    """
     for name, parameter in model.named_parameters():
-        if f"{name}/step" in arrays:
-            optimizer.state[parameter] = {
-                moment: torch.from_numpy(np.array(arrays[f"{name}/{moment}"])).to(parameter.device)
-                for moment in _MOMENTS
-            }
+        kept = {moment: np.array(arrays[f"{name}/{moment}"]) for moment in _MOMENTS}
+        for moment, array in kept.items():
+            shape = () if moment == "step" else tuple(parameter.shape)
+            if array.shape != shape:
+                raise ValueError(f"{name}/{moment} has the shape {array.shape}, not {shape}")
+        optimizer.state[parameter] = {
+            moment: torch.from_numpy(array).to(parameter.device) for moment, array in kept.items()
+        }

@@ -18,6 +18,7 @@ from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.model.transformer import Transformer
+from dragoman.training.card import read_summary
 from dragoman.training.metrics import Report
 
 _FREE_ON_RESUME = ("max_steps", "max_hours", "patience", "log_every")
@@ -46,6 +47,7 @@ def take_up(folder: ModelFolder, config: Config) -> None:
                     f"{kept!r}",
                     "give the same settings as before, or start a new model with --from",
                 )
+    read_summary(folder)  # what is damaged shows now, not at the end when the card is written
     remove_leftovers(folder.path)
     free = {name: getattr(config.training, name) for name in _FREE_ON_RESUME}
     training = dataclasses.replace(stored.training, **free)

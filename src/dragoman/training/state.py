@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from dragoman.checkpoint import Arrays, Checkpoint
+from dragoman.config import InputError
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import Ranks
 from dragoman.training.optimizer import load_optimizer, optimizer_arrays
+
+_OLDER = "remove that checkpoint's folder to go on from the one before"
 
 
 @dataclass
@@ -79,12 +83,30 @@ def restore(
     """Puts model, optimiser and random numbers back; returns where the run stood.
 
     A rank that there was not before keeps the random numbers that it begins with.
+
+    Raises:
+        InputError: if the checkpoint is damaged, or doesn't fit the configuration.
     """
     model.load_arrays(checkpoint.weights)
-    load_optimizer(optimizer, model, checkpoint.optimizer)
-    for kind in _random_states(ranks.device):
-        kept = checkpoint.optimizer.get(_random_name(ranks.rank, kind))
-        if kept is not None:
-            state = torch.from_numpy(np.array(kept))
-            torch.set_rng_state(state) if kind == "cpu" else torch.cuda.set_rng_state(state)
-    return RunState(**{**checkpoint.state, "window": Window(**checkpoint.state["window"])})
+    try:
+        load_optimizer(optimizer, model, checkpoint.optimizer)
+        for kind in _random_states(ranks.device):
+            kept = checkpoint.optimizer.get(_random_name(ranks.rank, kind))
+            if kept is not None:
+                state = torch.from_numpy(np.array(kept))
+                torch.set_rng_state(state) if kind == "cpu" else torch.cuda.set_rng_state(state)
+        return _read_state(checkpoint.state)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"the last checkpoint is damaged: {reason}", _OLDER) from None
+
+
+def _read_state(values: dict[str, Any]) -> RunState:
+    state = RunState(**{**values, "window": Window(**values["window"])})
+    for part in (state, state.window):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            accepted = {"int": int, "float": int | float}.get(str(field.type), object)
+            if not isinstance(value, accepted):
+                raise TypeError(f"{field.name} is {value!r}")
+    return state
