@@ -197,7 +197,7 @@ class ModelFolder:
 
     def write_weights(self, weights: Arrays) -> None:
         """Puts weights in the place of those there are."""
-        single = {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
+        single = {name: np.asarray(array, np.float32) for name, array in weights.items()}
         with replacing(self.path / _WEIGHTS) as partial:
             _write_arrays(partial, single, self._metadata())
 
@@ -248,7 +248,8 @@ class ModelFolder:
         kept = {step for step, _ in [*in_turn, last][-keep:]} | {also}
         for step, path in earlier:
             if step not in kept:
-                shutil.rmtree(path)
+                gone = path.rename(path.with_name(f".{path.name}"))  # never half of one
+                shutil.rmtree(gone)
 
     def average_last(self, count: int) -> Arrays:
         """Averages the weights of the last checkpoints.
@@ -272,8 +273,9 @@ def average_weights(models: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
         raise InputError("the checkpoints to average don't hold the same parameters")
     # Even float64 sums depend on their order in the last digit, so each number's are sorted.
     return {
-        name: np.sort([model[name] for model in models], axis=0)
-        .mean(axis=0, dtype=np.float64)
-        .astype(models[0][name].dtype)
+        name: np.asarray(
+            np.sort([model[name] for model in models], axis=0).mean(axis=0, dtype=np.float64),
+            models[0][name].dtype,
+        )
         for name in names
     }

@@ -127,7 +127,7 @@ def test_a_weight_says_how_often_an_epoch_reads_each_pair() -> None:
     assert (reads[:, 84:].sum(axis=0) == 1).all()
 
 
-def test_the_largest_batch_has_the_longest_of_both_sides() -> None:
+def test_no_batch_has_more_or_longer_sides_than_the_largest() -> None:
     lengths = np.array([[5, 37], [41, 11], [2, 2]], np.int32)
-    assert largest_batch(lengths, 100) == (2, 41, 37)
-    assert largest_batch(lengths, 41) == (1, 41, 37)
+    assert largest_batch(lengths, 100) == (2, 41)
+    assert largest_batch(lengths, 41) == (1, 41)

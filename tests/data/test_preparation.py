@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,9 @@ def test_no_files_are_refused_with_how_to_give_them(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no training text is given") as caught:
         prepare(DataConfig(), tmp_path)
     assert caught.value.hint == "use --source F --target F, or --pairs F.tsv"
+
+
+def test_a_pipe_is_refused_for_it_can_be_read_but_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pairs.tsv")
+    with pytest.raises(InputError, match=r"pairs\.tsv: a pipe, accepted is a file"):
+        prepare(DataConfig(pairs=(str(tmp_path / "pairs.tsv"),)), tmp_path)

@@ -116,7 +116,7 @@ def test_want_of_memory_shows_before_the_first_step_and_leaves_nothing(
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate ...")
 
     monkeypatch.setattr(rehearsal.TrainingLoss, "forward", fail)
-    with pytest.raises(RunError, match=r"not enough memory for the largest batch, 18 sentences of"):
+    with pytest.raises(RunError, match=r"not enough memory for the largest batch, 1. sentences of"):
         run_and_listen(tmp_path / "m", toy_run(tmp_path))
     assert not (tmp_path / "m").exists()
 
@@ -125,7 +125,7 @@ def test_a_rehearsal_leaves_no_trace() -> None:
     model = toy_model(norm="batch", dropout=0.3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     torch.manual_seed(7)
-    rehearse(TrainingLoss(model, 0.1), 3, 5, 7, "float32")
+    rehearse(TrainingLoss(model, 0.1), 3, 5, "float32", accumulation=2)
     drawn = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(drawn, torch.rand(3))
@@ -151,3 +151,40 @@ def test_a_full_disk_names_the_file_and_keeps_the_last_good_checkpoint(
     assert [path.name for path in checkpoints.iterdir()] == ["step-2"]
     monkeypatch.undo()
     run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"validate_every": 2}), resume=True)
+
+
+def test_a_kill_between_a_checkpoint_and_the_tidying_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = toy_run(tmp_path, training={"max_steps": 8, "log_every": 1, "validate_every": 4})
+    run_and_listen(tmp_path / "whole", config)
+    with pytest.raises(KeyboardInterrupt):
+        press_at(6, tmp_path / "m", config)
+
+    def die(*_: Any) -> None:
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(loop.TrainingRun, "_tidy", die)
+    with pytest.raises(SystemExit):
+        run_and_listen(tmp_path / "m", config, resume=True)
+    monkeypatch.undo()
+    run_and_listen(tmp_path / "m", config, resume=True)
+    weights = [tmp_path / name / "weights.safetensors" for name in ("m", "whole")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert [step for step, _ in ModelFolder(tmp_path / "m").checkpoints()] == [4, 8]
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms", "batch", "none"])
+def test_a_run_comes_to_its_end_with_every_norm(tmp_path: Path, norm: str) -> None:
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, model={"norm": norm}))
+    assert ModelFolder(tmp_path / "m").has_weights()
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interruptible() as interrupted:
+            signal.raise_signal(signal.SIGINT)
+            assert not interrupted()
+    finally:
+        signal.signal(signal.SIGINT, previous)

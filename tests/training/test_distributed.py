@@ -32,9 +32,10 @@ main()
 """
 
 
-def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a Python command as two processes."""
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+def torchrun(*command: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    """Runs a Python command as several processes."""
+    count = ("--nproc-per-node", str(processes))
+    launcher = ("-m", "torch.distributed.run", "--standalone", *count)
     return subprocess.run(
         [sys.executable, *launcher, *command],
         capture_output=True,
@@ -59,13 +60,13 @@ def exact_run(folder: Path, *, bias: bool = False, batch_tokens: int = 151) -> C
     return toy_run(folder, training=training, model={**still, "attention_bias": bias})
 
 
-def train_in_two(folder: Path, config: Config) -> Path:
-    (folder / "recipe.toml").write_text(write_config(config), encoding="utf-8")
-    recipe = ("--config", str(folder / "recipe.toml"))
-    done = torchrun("-m", "dragoman", "train", str(folder / "two"), *recipe, "--device", "cpu")
+def train_together(path: Path, config: Config, *options: str, processes: int = 2) -> None:
+    recipe = path.with_suffix(".toml")
+    recipe.write_text(write_config(config), encoding="utf-8")
+    given = ("train", str(path), "--config", str(recipe), "--device", "cpu", *options)
+    done = torchrun("-m", "dragoman", *given, processes=processes)
     assert done.returncode == 0, done.stderr
-    assert "in 2 processes" in done.stderr
-    return folder / "two"
+    assert f"in {processes} processes" in done.stderr
 
 
 def parameters(path: Path) -> Arrays:
@@ -79,7 +80,7 @@ def parameters(path: Path) -> Arrays:
 def test_two_processes_learn_what_one_learns(tmp_path: Path, bias: bool, batch_tokens: int) -> None:
     config = exact_run(tmp_path, bias=bias, batch_tokens=batch_tokens)
     run_and_listen(tmp_path / "one", config)
-    train_in_two(tmp_path, config)
+    train_together(tmp_path / "two", config)
     ours, theirs = parameters(tmp_path / "two"), parameters(tmp_path / "one")
     assert {array.dtype for array in ours.values()} == {np.dtype(np.float64)}
     assert max(np.abs(ours[name] - theirs[name]).max() for name in theirs) < 1e-9
@@ -88,6 +89,17 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, bias: bool, batch_t
         for path in (tmp_path / "one", tmp_path / "two")
     ]
     np.testing.assert_allclose(*losses, rtol=1e-9)
+
+
+def test_three_processes_resume_to_the_last_bit(tmp_path: Path) -> None:
+    training = {"max_steps": 6, "validate_every": 3, "batch_tokens": 151}
+    whole = toy_run(tmp_path, training=training, model={"dropout": 0.2})
+    train_together(tmp_path / "whole", whole, processes=3)
+    train_together(tmp_path / "halves", whole, "--max-steps", "3", processes=3)
+    train_together(tmp_path / "halves", whole, "--resume", processes=3)
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        last = Path("run", "checkpoints", "step-6", name)
+        assert (tmp_path / "halves" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
 
 
 def test_a_rank_that_fails_ends_all_and_is_named(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ def say(line: str) -> None:
 class Progress:
     """Shows the events of a run as they happen."""
 
-    def __init__(self, max_steps: int) -> None:
-        """Takes the steps that the run has at most."""
+    def __init__(self, max_steps: int, *, quiet: bool = False) -> None:
+        """Takes the steps that the run has at most, and whether nothing will be shown."""
         self._max_steps = max_steps
+        self._quiet = quiet
         self._bar: Any = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not self._quiet:
             self._bar = _make_bar()
             self._task = self._bar.add_task("", total=self._max_steps, status="")
             self._bar.start()
@@ -70,9 +71,8 @@ def _make_bar() -> Any:
 
 
 def _status(event: Event) -> str:
-    left = event["seconds_left"]
-    ending = "" if left is None else f"  {format_duration(left)} left"
-    return f"loss {event['loss']:.3f}  {event['tokens_per_second']:,.0f} tokens/s{ending}"
+    left = format_duration(event["seconds_left"])
+    return f"loss {event['loss']:.3f}  {event['tokens_per_second']:,.0f} tokens/s  {left} left"
 
 
 def format_duration(seconds: float) -> str:

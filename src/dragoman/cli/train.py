@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +117,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     runtime.use_threads(arguments)
     curves = [TensorBoard(model / "run" / "tensorboard")] if arguments.tensorboard else []
-    if not model.exists():
+    first = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    if first and not model.exists():
         say("reading, cleaning and encoding the text")
-    if preset is not None and (found := differences(preset, config)):
+    if first and preset is not None and (found := differences(preset, config)):
         say(f"unlike preset {preset}: {', '.join(found)}")
-    with Progress(config.training.max_steps) as progress:
+    with Progress(config.training.max_steps, quiet=not first) as progress:
         listeners: list[Report] = [progress, *curves]
 
         def report(event: Event) -> None:
@@ -135,7 +137,8 @@ def run(arguments: argparse.Namespace) -> None:
             device=arguments.device,
             report=report,
         )
-    say(f"the model is in {model}; to use it: dragoman translate {model} < FILE")
+    if first:
+        say(f"the model is in {model}; to use it: dragoman translate {model} < FILE")
 
 
 def differences(preset: str, config: Config) -> list[str]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_HOLDER = re.compile(r"\..+\.[a-z0-9_]{8}")
-"""The names that `tempfile.mkdtemp` gives to what `replacing` works in."""
+_HOLDER = re.compile(r"\..+\.[a-z0-9_]{8}|\.step-\d+")
+"""What `replacing` works in, as `tempfile.mkdtemp` names it, and checkpoints being removed."""
 
 
 def _sync(path: Path) -> None:

@@ -36,7 +36,7 @@ def _cut(order: Indices, longest: Lengths, batch_tokens: int) -> list[Indices]:
 
 
 _POOL_PAIRS = 1 << 19
-"""Pairs that are put in order of length together: what planning needs in memory at once."""
+"""Pairs that are put in order of length together; of the others planning keeps the order alone."""
 
 
 def _sort_by_length(
@@ -129,15 +129,15 @@ class EpochPlan:
         return _sort_by_length(order, lengths, self._batch_tokens, np.random.Generator(bits))
 
 
-def largest_batch(lengths: Lengths, batch_tokens: int) -> tuple[int, int, int]:
-    """Returns pairs, source tokens and target tokens of the batch that takes the most memory.
+def largest_batch(lengths: Lengths, batch_tokens: int) -> tuple[int, int]:
+    """Returns pairs and tokens of each side of a batch that takes as much memory as any can.
 
     Args:
         lengths: (pairs, 2): tokens of source and target, EOS included.
         batch_tokens: The most that pairs x longest side of a batch may be.
     """
-    source, target = (int(side.max()) for side in lengths.T)
-    return max(1, batch_tokens // max(source, target)), source, target
+    longest = int(lengths.max())
+    return max(1, batch_tokens // longest), longest
 
 
 def require_fit(longest: int, batch_tokens: int) -> None:

@@ -146,6 +146,9 @@ def prepare(
     corpora = config.all_corpora
     if not corpora:
         raise InputError("no training text is given", "use --source F --target F, or --pairs F.tsv")
+    for path in (path for each in corpora for path in (*each.source, *each.target, *each.pairs)):
+        if Path(path).is_fifo():
+            raise InputError(f"{path}: a pipe, accepted is a file, for the text is read repeatedly")
     validation = _read_validation(config)
     held_out = not validation
     cleaner = Cleaner(config)

@@ -77,7 +77,8 @@ class TorchEngine:
         lengths = {index: len(ids) for index, ids in enumerate(ready) if sources[index]}
         with self._evaluation():
             stepper = self._stepper(config)
-            for batch in token_batches(lengths, config.batch_tokens):
+            drawn = config.n_best if config.sample else 1  # each takes a row of its own
+            for batch in token_batches(lengths, max(1, config.batch_tokens // drawn)):
                 ids = [ready[index] for index in batch]
                 forced = [prefixes[index] for index in batch] if prefixes else []
                 if config.sample:

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dragoman.config import InputError, RunError
 from dragoman.kernels.device import resolve_device
 
-_PATIENCE = timedelta(hours=2)
+_PATIENCE = timedelta(days=1)
 """How long the ranks wait for the first one to read the data or to validate."""
 
 Shared = TypeVar("Shared")
@@ -68,16 +68,14 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
-    def wrap(self, module: nn.Module, *, all_used: bool) -> nn.Module:
-        """Makes the gradients of a module the mean over the ranks.
-
-        Args:
-            module: its forward makes the loss.
-            all_used: whether each loss depends on every parameter.
-        """
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """Makes the gradients of a module, whose forward is the loss, the mean over the ranks."""
         if self.count == 1:
             return module
-        return DistributedDataParallel(module, find_unused_parameters=not all_used)
+        # A search for unused parameters keeps the first layout of the buckets. Without it they are
+        # laid out anew after the first step, also of a resumed run, which then adds up the shares
+        # of three ranks or more in another order than the run that it goes on with.
+        return DistributedDataParallel(module, find_unused_parameters=True)
 
 
 @contextmanager
@@ -95,6 +93,8 @@ def joined(device: str) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(place)
         return
+    if "LOCAL_RANK" not in os.environ:
+        raise InputError(f"WORLD_SIZE is {count}, but LOCAL_RANK is not set", "start with torchrun")
     local = int(os.environ["LOCAL_RANK"])
     if place.type == "cuda":
         if local >= torch.cuda.device_count():

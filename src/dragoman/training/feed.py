@@ -29,12 +29,13 @@ class Feed:
 
     def steps_per_epoch(self) -> int:
         """Returns how many batches an epoch has: about as many, where it has several pools."""
-        return round(len(self._batches) * max(1.0, self._epoch.pools))
+        share = min(1.0, self._epoch.pools - self._state.pool)
+        return round(len(self._batches) * self._epoch.pools / share) if share > 0 else 0
 
     def next(self) -> Indices:
         """Returns the pairs of the next step, and moves on."""
         state = self._state
-        if state.position >= len(self._batches):
+        while state.position >= len(self._batches):
             state.pool, state.position = state.pool + 1, 0
             if state.pool >= self._epoch.pools:
                 state.epoch, state.pool = state.epoch + 1, 0

@@ -20,6 +20,9 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     previous = signal.getsignal(signal.SIGINT)
+    if previous in (None, signal.SIG_IGN):  # somebody else's business, or wanted to be ignored
+        yield lambda: False
+        return
     pressed = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:

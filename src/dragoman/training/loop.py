@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
 from dragoman.kernels.device import resolve_precision
+from dragoman.kernels.memory import is_want_of_memory
 from dragoman.model.transformer import Transformer
 from dragoman.training.card import model_card
 from dragoman.training.distributed import Ranks, joined
@@ -29,6 +31,8 @@ from dragoman.training.state import RunState, Window, capture, restore
 from dragoman.training.step import Batch, StepResult, TrainingLoss, training_step
 from dragoman.training.validation import Validator, suspicion
 
+_GROWTH = 7
+"""Times BPE dropout: how much longer a sentence may become. At 0.1 none seen grew by over 70 %."""
 _MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which a run gives up."""
 
@@ -62,15 +66,17 @@ def train(
     with joined(device) as ranks:
         fresh = not path.exists()
         folder = _open(path, config, resume, from_model, report, ranks)
-        run = TrainingRun(folder, ranks, report)
         try:
+            run = TrainingRun(folder, ranks, report)
             run.start()
-            fresh = False
+        except Exception as error:
+            if fresh and ranks.first and (isinstance(error, RunError) or is_want_of_memory(error)):
+                shutil.rmtree(path)  # or another try with less memory would find its name taken
+            raise
+        try:
             run.go()
         finally:
             run.close()
-            if fresh and ranks.first:
-                shutil.rmtree(path)  # or another try with less memory would find its name taken
     return path
 
 
@@ -111,8 +117,11 @@ class TrainingRun:
         self.validator = Validator.open(folder, self.config, tokenizers)
         self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
         data = self.config.data
+        model = self.config.model
+        limits = [data.max_length, model.max_positions if model.positions == "learned" else 0]
+        self._longest_cut = min((limit for limit in limits if limit), default=0)
         self._subword_dropout = SubwordDropout(
-            tokenizers.source, tokenizers.target, data.bpe_dropout, data.max_length
+            tokenizers.source, tokenizers.target, data.bpe_dropout, self._longest_cut
         )
         torch.manual_seed(training.seed)
         self.model = Transformer(
@@ -122,14 +131,16 @@ class TrainingRun:
             torch.manual_seed(training.seed + 1_000_003 * ranks.rank)
         self.optimizer = build_optimizer(self.model, training)
         self.state = RunState()
-        if checkpoints := folder.checkpoints():
+        if checkpoints := ranks.agree(folder.checkpoints()):
             last = folder.read_checkpoint(checkpoints[-1][1])
             self.state = restore(last, self.model, self.optimizer, ranks)
+            if ranks.first:
+                self._tidy(last)
         elif folder.has_weights():
             self.model.load_arrays(folder.read_weights())
         reserve_moments(self.optimizer)
         loss = TrainingLoss(self.model, training.label_smoothing)
-        self._loss = ranks.wrap(loss, all_used=self.config.model.cross_attention)
+        self._loss = ranks.wrap(loss)
         self._feed = Feed(self.corpus, self.config, self.state)
         self._metrics: MetricsFile | None = None
         if ranks.first:
@@ -144,7 +155,6 @@ class TrainingRun:
         Raises:
             RunError: if there isn't enough memory for it.
         """
-        training = self.config.training
         self.emit(
             {
                 "event": "start",
@@ -158,10 +168,24 @@ class TrainingRun:
             }
         )
         if self._reason_to_stop() is None:
-            pairs, source, target = largest_batch(self.corpus.lengths, training.batch_tokens)
-            share = -(-pairs // (self.ranks.count * training.accumulation))
-            loss = TrainingLoss(self.model, training.label_smoothing)
-            rehearse(loss, share, source, target, self.precision)
+            self._rehearse()
+
+    def _rehearse(self) -> None:
+        training, data = self.config.training, self.config.data
+        pairs, tokens = largest_batch(self.corpus.lengths, training.batch_tokens)
+        share = -(-pairs // (self.ranks.count * training.accumulation))
+        grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
+        tokens = max(tokens, min(grown, self._longest_cut or grown))
+        loss = TrainingLoss(self.model, training.label_smoothing)
+        problem = None
+        try:
+            rehearse(loss, share, tokens, self.precision, training.accumulation)
+        except RunError as error:
+            problem = error
+        for found in self.ranks.gather(problem):
+            if found is not None:
+                self.close()
+                raise found
 
     def go(self) -> None:
         """Trains until there is a reason to stop, then leaves the best weights.
@@ -255,8 +279,7 @@ class TrainingRun:
             raise RunError(
                 f"the gradient wasn't finite in {_MOST_SKIPPED} steps in a row: "
                 f"{'; '.join(state.skipped_in_row)}",
-                "try a lower learning rate, more training.warmup_steps or a training.clip_norm; "
-                "the last checkpoint is kept",
+                "try a lower learning rate, more training.warmup_steps or a training.clip_norm",
             )
 
     def _elapsed(self) -> float:
@@ -275,7 +298,7 @@ class TrainingRun:
                 "loss": window.loss / window.tokens,
                 "nll": window.nll / window.tokens,
                 "learning_rate": learning_rate(state.step, training, self.config.model.d_model),
-                "gradient_norm": result.gradient_norm,
+                "gradient_norm": result.gradient_norm if result.finite else None,
                 "tokens_per_second": window.tokens / window.seconds,
                 "seconds": self._elapsed(),
                 "seconds_left": self._seconds_left(),
@@ -301,11 +324,12 @@ class TrainingRun:
         """Returns the chosen score of a validation so that higher is better."""
         best_by = self.config.training.best_by
         value: float = event[best_by]
-        return -value if best_by == "loss" else value
+        value = -value if best_by == "loss" else value
+        return value if math.isfinite(value) else -math.inf
 
     def _validate(self) -> None:
         """Measures the model, saves everything, and keeps the weights if they are the best."""
-        state, training = self.state, self.config.training
+        state = self.state
         score = self.ranks.agree(self._score(self._measure("latest")) if self.ranks.first else 0.0)
         better = state.best_score is None or score > state.best_score
         if better:
@@ -313,22 +337,30 @@ class TrainingRun:
         else:
             state.stale_validations += 1
         state.validated_step = state.step
-        checkpoint = self._save()
-        if self.ranks.first:
-            if better:
-                self.folder.write_weights(checkpoint.weights)
+        if checkpoint := self._save():
+            self._tidy(checkpoint)
+
+    def _tidy(self, checkpoint: Checkpoint) -> None:
+        """Keeps the weights of a validated checkpoint if they are the best; removes old ones.
+
+        Also when a run is taken up: a kill may have come between the checkpoint and this.
+        """
+        state, training = self.state, self.config.training
+        if state.step == state.validated_step == state.best_step:
+            self.folder.write_weights(checkpoint.weights)
+        if state.step == state.validated_step:
             self.folder.remove_checkpoints(
                 training.keep_checkpoints, state.best_step, training.validate_every
             )
 
-    def _save(self) -> Checkpoint:
+    def _save(self) -> Checkpoint | None:
         """Writes all it takes to go on from here."""
         state = self.state
         state.seconds = self._elapsed()
         if self._metrics is not None:
             state.metrics_bytes = self._metrics.sync()
         checkpoint = capture(state, self.model, self.optimizer, self.ranks)
-        if self.ranks.first:
+        if checkpoint is not None:
             self.folder.write_checkpoint(state.step, checkpoint)
         return checkpoint
 
@@ -338,14 +370,15 @@ class TrainingRun:
         Raises:
             KeyboardInterrupt: always.
         """
-        if self.state.step not in dict(self.folder.checkpoints()):
+        if not self.ranks.agree(self.state.step in dict(self.folder.checkpoints())):
             self._save()
         self.emit({"event": "interrupted", "step": self.state.step, "seconds": self._elapsed()})
         raise KeyboardInterrupt
 
     def _agree_to_stop(self, interrupted: bool) -> tuple[str | None, bool]:
         """Returns why the run is over, if it is, and whether somebody pressed Ctrl-C."""
-        return self.ranks.agree((self._reason_to_stop(), interrupted))
+        reason = self.ranks.agree(self._reason_to_stop())
+        return reason, any(self.ranks.gather(interrupted))
 
     def _reason_to_stop(self) -> str | None:
         state, training = self.state, self.config.training

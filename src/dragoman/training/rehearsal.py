@@ -11,7 +11,7 @@ from dragoman.training.step import TrainingLoss
 
 
 def rehearse(
-    loss: TrainingLoss, pairs: int, source_tokens: int, target_tokens: int, precision: str
+    loss: TrainingLoss, pairs: int, tokens: int, precision: str, accumulation: int = 1
 ) -> None:
     """Makes the loss and the gradients of a batch as large as can come, and forgets them.
 
@@ -20,31 +20,29 @@ def rehearse(
     Args:
         loss: of the model; its optimiser's moments should exist already, for they take memory too.
         pairs: sentences of the micro-batch.
-        source_tokens: of each source, EOS included.
-        target_tokens: of each target, likewise.
+        tokens: of each source and each target, EOS included.
         precision: as in `training_step`.
+        accumulation: micro-batches of a step; those behind the first find its gradients in memory.
 
     Raises:
         RunError: if the memory isn't enough, naming the batch.
     """
     model = loss.model.train()
     device = model.output_weight.device
-    source, target = (
-        torch.full((pairs, length), UNK, device=device) for length in (source_tokens, target_tokens)
-    )
-    source[:, -1] = target[:, -1] = EOS
+    ids = torch.full((pairs, tokens), UNK, device=device)
+    ids[:, -1] = EOS
     buffers = [buffer.clone() for buffer in model.buffers()]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            with compute_in(precision, device):
-                total = loss(source, target).loss
-            total.backward()
+            for _ in range(min(2, accumulation)):
+                with compute_in(precision, device):
+                    total = loss(ids, ids).loss
+                total.backward()
     except (MemoryError, RuntimeError) as error:
         if not is_want_of_memory(error):
             raise
         raise RunError(
-            f"not enough memory for the largest batch, {pairs} sentences of {source_tokens} and "
-            f"{target_tokens} tokens",
+            f"not enough memory for the largest batch, {pairs} sentences of {tokens} tokens",
             "a smaller --batch-tokens or --max-length needs less, and so do more "
             "training.accumulation and training.gradient_checkpointing",
         ) from None

@@ -66,13 +66,18 @@ def _random_name(rank: int, kind: str) -> str:
 
 def capture(
     state: RunState, model: Transformer, optimizer: torch.optim.Adam, ranks: Ranks
-) -> Checkpoint:
-    """Copies everything that the next step depends on, the random numbers of all ranks included."""
+) -> Checkpoint | None:
+    """Copies everything that the next step depends on, the random numbers of all ranks included.
+
+    All ranks take part; only the first, which writes it, gets the copy.
+    """
     random: Arrays = {
         _random_name(rank, kind): value.numpy().copy()
         for rank, states in enumerate(ranks.gather(_random_states(ranks.device)))
         for kind, value in states.items()
     }
+    if not ranks.first:
+        return None
     arrays = {**optimizer_arrays(optimizer, model), **random}
     return Checkpoint(model.to_arrays(), arrays, dataclasses.asdict(state))
 
