@@ -64,7 +64,20 @@ def test_text_is_written_as_utf_8_with_its_own_line_ends(tmp_path: Path) -> None
 
 
 def test_what_a_kill_left_behind_is_found_and_nothing_else(tmp_path: Path) -> None:
-    for name in ("run/.step-20.ab1_cd2e", ".weights.safetensors.00000000", "run/.kept", ".a.b"):
+    for name in (
+        "run/.step-18",
+        "run/.step-20.ab1_cd2e",
+        ".weights.safetensors.00000000",
+        "run/.kept",
+        ".a.b",
+    ):
         (tmp_path / name / "partial").mkdir(parents=True)
     remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob(".*")) == [".a.b", ".kept"]
+
+
+def test_a_folder_that_was_out_of_the_way_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / ".step-20.ab1_cd2e" / "old").mkdir(parents=True)
+    (tmp_path / ".step-20.ab1_cd2e" / "old" / "state.json").write_text("{}", "utf-8")
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["step-20", "state.json"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 _HOLDER = re.compile(r"\..+\.[a-z0-9_]{8}|\.step-\d+")
 """What `replacing` works in, as `tempfile.mkdtemp` names it, and checkpoints being removed."""
+_OLD = "old"
 
 
 def _sync(path: Path) -> None:
@@ -38,7 +39,7 @@ def replacing(path: Path) -> Iterator[Path]:
         for written in (*partial.rglob("*"), partial) if partial.is_dir() else (partial,):
             _sync(written)
         if partial.is_dir() and path.exists():  # a folder can't be renamed onto another
-            path.rename(holder / "old")
+            path.rename(holder / _OLD)
         partial.replace(path)
         _sync(path.parent)
     except BaseException:
@@ -51,8 +52,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what a kill in the middle of `replacing` left in a folder and in those below it."""
+    """Removes what a kill in the middle of `replacing` left in a folder and in those below it.
+
+    A folder that was out of the way for a new one, which never came, is put back.
+    """
     for path in [path for path in folder.rglob(".*") if _HOLDER.fullmatch(path.name)]:
+        name = path.name[1:]
+        old, target = path / _OLD, path.with_name(name.rpartition(".")[0] or name)
+        if old.exists() and not target.exists():
+            old.rename(target)
         shutil.rmtree(path, ignore_errors=True)
 
 
