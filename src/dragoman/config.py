@@ -440,6 +440,12 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
+    @property
+    def longest_sentence(self) -> int:
+        """Most tokens of a sentence that is trained on, EOS included; 0 where there is no limit."""
+        positions = self.model.max_positions if self.model.positions == "learned" else 0
+        return min((limit for limit in (self.data.max_length, positions) if limit), default=0)
+
 
 SECTIONS: dict[str, type] = {
     "model": ModelConfig,

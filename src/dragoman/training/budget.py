@@ -46,10 +46,8 @@ def step_shape(config: Config, length: int) -> BatchShape:
 
 def largest_micro_batch(config: Config) -> BatchShape:
     """Returns the micro-batch that takes the most memory: the longest sentences that may come."""
-    limits = [config.training.batch_tokens, config.data.max_length]
-    if config.model.positions == "learned":
-        limits.append(config.model.max_positions)
-    step = step_shape(config, min(limit for limit in limits if limit))
+    batch_tokens = config.training.batch_tokens
+    step = step_shape(config, min(batch_tokens, config.longest_sentence or batch_tokens))
     return BatchShape(-(-step.pairs // config.training.accumulation), step.length)
 
 

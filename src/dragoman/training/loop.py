@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -67,16 +68,14 @@ def train(
         fresh = not path.exists()
         folder = _open(path, config, resume, from_model, report, ranks)
         try:
-            run = TrainingRun(folder, ranks, report)
-            run.start()
+            with closing(TrainingRun(folder, ranks, report)) as run:
+                run.start()
+                fresh = False
+                run.go()
         except Exception as error:
             if fresh and ranks.first and (isinstance(error, RunError) or is_want_of_memory(error)):
                 shutil.rmtree(path)  # or another try with less memory would find its name taken
             raise
-        try:
-            run.go()
-        finally:
-            run.close()
     return path
 
 
@@ -116,12 +115,11 @@ class TrainingRun:
         self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
         self.validator = Validator.open(folder, self.config, tokenizers)
         self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
-        data = self.config.data
-        model = self.config.model
-        limits = [data.max_length, model.max_positions if model.positions == "learned" else 0]
-        self._longest_cut = min((limit for limit in limits if limit), default=0)
         self._subword_dropout = SubwordDropout(
-            tokenizers.source, tokenizers.target, data.bpe_dropout, self._longest_cut
+            tokenizers.source,
+            tokenizers.target,
+            self.config.data.bpe_dropout,
+            self.config.longest_sentence,
         )
         torch.manual_seed(training.seed)
         self.model = Transformer(
@@ -175,7 +173,7 @@ class TrainingRun:
         pairs, tokens = largest_batch(self.corpus.lengths, training.batch_tokens)
         share = -(-pairs // (self.ranks.count * training.accumulation))
         grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
-        tokens = max(tokens, min(grown, self._longest_cut or grown))
+        tokens = max(tokens, min(grown, self.config.longest_sentence or grown))
         loss = TrainingLoss(self.model, training.label_smoothing)
         problem = None
         try:
@@ -184,7 +182,6 @@ class TrainingRun:
             problem = error
         for found in self.ranks.gather(problem):
             if found is not None:
-                self.close()
                 raise found
 
     def go(self) -> None:
