@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -241,3 +242,23 @@ def test_of_equal_values_the_first_are_taken(values: list[float], count: int) ->
     finite = [place for place in expected if values[place] > -math.inf]
     assert best[0].tolist() == [values[place] for place in expected]
     assert places[0, : len(finite)].tolist() == finite
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    seed=st.integers(0, 2**32),
+    width=st.integers(127, 1200),
+    kinds=st.sampled_from([2, 40, 2**30]),
+    count=st.integers(1, 7),
+)
+def test_of_many_values_the_first_of_the_largest_are_taken(
+    seed: int, width: int, kinds: int, count: int
+) -> None:
+    random = np.random.default_rng(seed)
+    values = torch.tensor(random.integers(0, kinds, (3, width)).astype(np.float64))
+    values[values < kinds // 3] = -math.inf
+    best, places = take_best(values, count)
+    for row, found, where in zip(values.tolist(), best.tolist(), places.tolist(), strict=True):
+        expected = sorted(range(width), key=lambda place: -row[place])[:count]
+        assert found == [row[place] for place in expected]
+        assert where == expected

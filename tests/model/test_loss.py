@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from dragoman.config import PAD
 from dragoman.model.loss import label_smoothed_cross_entropy, training_loss
+from dragoman.model.transformer import Transformer
 
-from .toys import toy_ids, toy_model
+from .toys import SWITCHES, toy_ids, toy_model
 
 PUBLISHED = torch.tensor([0.7, 0.1, 0.1, 0.05, 0.05], dtype=torch.float64)
 
@@ -64,8 +67,9 @@ def test_padding_neither_gets_nor_gives_loss() -> None:
         torch.testing.assert_close(ours, sum(theirs))
 
 
-def test_training_loss_is_the_loss_of_the_models_logits_with_equal_gradients() -> None:
-    model, source, target = toy_model(), toy_ids(5, 3), toy_ids(7, 2)
+def assert_the_fast_loss_is_the_plain_one(
+    model: Transformer, source: Tensor, target: Tensor
+) -> None:
     fast = training_loss(model, source, target, 0.1)
     fast.loss.backward()
     gradients = [parameter.grad for parameter in model.parameters()]
@@ -75,3 +79,31 @@ def test_training_loss_is_the_loss_of_the_models_logits_with_equal_gradients() -
     plain.loss.backward()
     torch.testing.assert_close(tuple(fast), (plain.loss, plain.nll, plain.correct.double()))
     torch.testing.assert_close(gradients, [parameter.grad for parameter in model.parameters()])
+
+
+LENGTHS = st.integers(1, 7)
+
+
+@settings(deadline=None, max_examples=40)
+@given(SWITCHES, st.booleans(), st.lists(st.tuples(LENGTHS, LENGTHS), min_size=1, max_size=5))
+def test_training_loss_is_the_loss_of_the_models_logits_with_equal_gradients(
+    switches: dict[str, Any], padding_mask: bool, lengths: list[tuple[int, int]]
+) -> None:
+    model = toy_model(spread=0.25, padding_mask=padding_mask, **switches)
+    sources, targets = zip(*lengths, strict=True)
+    assert_the_fast_loss_is_the_plain_one(model, toy_ids(*sources), toy_ids(*targets, width=8))
+
+
+def test_batch_norm_counts_its_padding_in_the_fast_loss_too() -> None:
+    model = toy_model(spread=0.25, norm="batch").train()
+    assert_the_fast_loss_is_the_plain_one(model, toy_ids(5, 3), toy_ids(7, 2))
+
+
+def test_a_batch_with_nothing_to_learn_has_no_loss() -> None:
+    model, source = toy_model(), toy_ids(5, 3)
+    sums = training_loss(model, source, torch.full((2, 7), PAD), 0.1)
+    assert [each.item() for each in sums] == [0, 0, 0]
+    sums.loss.backward()
+    assert not any(
+        parameter.grad.any() for parameter in model.parameters() if parameter.grad is not None
+    )

@@ -23,7 +23,7 @@ from dragoman.training.metrics import read_metrics
 from .runs import PAIRS, run_and_listen, toy_run, write_pairs
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
-TIMES = {"seconds", "seconds_left", "tokens_per_second"}
+TIMES = {"seconds", "seconds_left", "tokens_per_second", "waiting"}
 
 
 def careful_run(folder: Path) -> Config:

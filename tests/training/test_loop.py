@@ -19,7 +19,8 @@ KEYS = {
     "data": "report counts validation_pairs validation_long held_out source_vocab_size "
     "target_vocab_size",
     "start": "step parameters pairs batches precision device processes",
-    "log": "step epoch loss nll learning_rate gradient_norm tokens_per_second seconds seconds_left",
+    "log": "step epoch loss nll learning_rate gradient_norm tokens_per_second waiting seconds "
+    "seconds_left",
     "validation": "step weights loss nll perplexity accuracy bleu chrf signature samples seconds",
     "end": "step reason weights seconds",
 }

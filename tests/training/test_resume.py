@@ -15,7 +15,7 @@ from dragoman.training.metrics import Event, read_metrics
 
 from .runs import run_and_listen, toy_run
 
-TIMES = ("seconds", "seconds_left", "tokens_per_second", "metrics_bytes")
+TIMES = ("seconds", "seconds_left", "tokens_per_second", "waiting", "metrics_bytes")
 
 
 @pytest.fixture(scope="module")

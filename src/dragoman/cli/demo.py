@@ -114,7 +114,7 @@ def _train(model: Path, config: Config, arguments: argparse.Namespace) -> None:
     from dragoman.cli.progress import Progress
     from dragoman.training.loop import train
 
-    runtime.use_threads(arguments)
+    runtime.prepare_process(arguments)
     with Progress(config.training.max_steps) as progress:
         train(model, config, device=arguments.device, report=progress)
 

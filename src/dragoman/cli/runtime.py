@@ -37,17 +37,20 @@ def add_options(parser: Parser, *, trains: bool = False) -> None:
     )
 
 
-def use_threads(arguments: argparse.Namespace) -> None:
-    """Sets how many threads torch uses, where that was asked for."""
-    if "threads" in arguments:
-        import torch
+def prepare_process(arguments: argparse.Namespace) -> None:
+    """Makes this process fast, with as many threads as were asked for."""
+    import torch
 
+    from dragoman.kernels.process import tune_process
+
+    if "threads" in arguments:
         torch.set_num_threads(arguments.threads)
+    tune_process()
 
 
 def open_translator(arguments: argparse.Namespace, model: str | Path) -> Translator:
     """Opens a model as the options ask for it."""
-    use_threads(arguments)
+    prepare_process(arguments)
     from dragoman.decoding.loader import load
 
     precision = getattr(arguments, "precision", "auto")

@@ -24,6 +24,9 @@ from dragoman.decoding.engine import CUT, Hypothesis
 from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.stepper import AttentiveStepper, State, Stepper, pad_ids
 
+_BLOCK = 128
+"""Values that are compared by their maximum before one is looked at."""
+
 
 @dataclass(frozen=True)
 class BeamState:
@@ -208,9 +211,11 @@ def beam_search(
                 running.append(line)
         first_rows = torch.arange(parents.shape[0], device=stepper.device) * state.tokens.shape[1]
         rows = first_rows[:, None] + parents
-        state = grown if len(running) == len(grown.sentences) else keep(grown, running)
+        state = grown
+        if len(running) < len(rows):
+            state, rows = keep(grown, running), rows[running]
         if running:
-            stepper.select(cache, rows[running])
+            stepper.select(cache, rows)
             inputs = state.tokens[..., -1]
     return found
 
@@ -219,13 +224,34 @@ def take_best(
     values: Float[Tensor, "batch candidates"], count: int
 ) -> tuple[Float[Tensor, "batch best"], Int[Tensor, "batch best"]]:
     """Returns the largest values and their places, of equal values the first places."""
-    if count < values.shape[1]:
-        best, places = values.topk(count + 1, dim=1)
-        # topk may take any of equal values: it is enough where each is above the next.
+    if count < values.shape[1] and values.shape[1] > _BLOCK:
+        best, places = _take_any_best(values, count + 1)
+        # Those may be any of equal values: it is enough where each is above the next.
         if not ((best[:, :-1] == best[:, 1:]) & (best[:, 1:] != NEVER)).any():
             return best[:, :count], places[:, :count]
     best, places = values.sort(dim=1, descending=True, stable=True)
     return best[:, :count], places[:, :count]
+
+
+def _take_any_best(
+    values: Float[Tensor, "batch candidates"], count: int
+) -> tuple[Float[Tensor, "batch {count}"], Int[Tensor, "batch {count}"]]:
+    """Returns the largest values and their places, as `topk`, in a fraction of its time.
+
+    They all stand in the `count` blocks that have the largest maxima, or behind the last block.
+    """
+    blocks = values.shape[1] // _BLOCK
+    if blocks <= count:
+        return values.topk(count, dim=1)
+    end = blocks * _BLOCK
+    in_blocks = values[:, :end].unflatten(1, (blocks, _BLOCK))
+    chosen = in_blocks.amax(dim=2).topk(count, dim=1, sorted=False).indices[..., None]
+    places = torch.arange(values.shape[1], device=values.device)
+    of_chosen = (chosen * _BLOCK + places[:_BLOCK]).flatten(1)
+    of_rest = places[end:].expand(len(values), -1)
+    candidates = torch.cat([_pick(in_blocks, chosen[..., 0]).flatten(1), values[:, end:]], dim=1)
+    best, picks = candidates.topk(count, dim=1)
+    return best, torch.cat([of_chosen, of_rest], dim=1).gather(1, picks)
 
 
 def _penalty(length: int, config: DecodingConfig) -> float:

@@ -62,7 +62,8 @@ def extend(
         penalised = next_log_probs.gather(2, tokens) * repetition_penalty
         next_log_probs = next_log_probs.scatter(2, tokens, penalised)
     extended = log_probs[..., None] + next_log_probs
-    extended[..., [PAD, BOS]] = NEVER
+    for token in (PAD, BOS):
+        extended[..., token] = NEVER
     if 0 < no_repeat_ngram <= length:
         seen = tokens.unfold(2, no_repeat_ngram, 1)  # (batch, beam, place, n)
         recent = tokens[..., length - no_repeat_ngram + 1 :]

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.config import EOS, DecodingConfig
+from dragoman.decoding.beam import take_best
 from dragoman.decoding.constraints import NEVER, extend, output_limits
 from dragoman.decoding.engine import CUT, Hypothesis
 from dragoman.decoding.stepper import State, Stepper, pad_ids
@@ -30,7 +31,9 @@ def greedy_search(
     without EOS, or a state in which no token is possible, is flagged `cut`. Each output begins
     with its prefix, if there are any.
     """
-    found = walk(stepper, sources, config, prefixes, lambda extended, _: extended.max(dim=2))
+    found = walk(
+        stepper, sources, config, prefixes, lambda extended, _: take_best(extended[:, 0], 1)
+    )
     return [[only] for only in found]
 
 

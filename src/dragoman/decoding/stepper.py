@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from dragoman.config import PAD
 from dragoman.model import hooks
-from dragoman.model.cache import DecoderCache
+from dragoman.model.cache import DecoderCache, SharedCache
+from dragoman.model.fast_decoder import FastDecoder
 from dragoman.model.transformer import Transformer
 
 State = TypeVar("State")
@@ -83,29 +84,42 @@ def cross_attention_weights(model: Transformer) -> str:
 
 
 class TransformerStepper:
-    """A Transformer, one position at a time, with a cache of what it has seen."""
+    """A Transformer, one position at a time, with a cache of what it has seen.
 
-    def __init__(self, model: Transformer) -> None:
+    It takes the weights as they are when it is made.
+    """
+
+    def __init__(self, model: Transformer, precision: str = "float32") -> None:
+        """Prepares a model.
+
+        Args:
+            model: in evaluation mode.
+            precision: `bfloat16` for products in it, all else for the type of the parameters.
+        """
         self.model = model
         self.start_token: int = model.start_token
         self.max_length: int | None = model.max_length
-        self.device = next(model.parameters()).device
+        self.device = model.output_weight.device
+        dtype = torch.bfloat16 if precision == "bfloat16" else model.output_weight.dtype
+        self._fast = FastDecoder(model, dtype) if FastDecoder.supports(model) else None
 
     @torch.inference_mode()
-    def start(self, sources: Sequence[Sequence[int]]) -> DecoderCache:
+    def start(self, sources: Sequence[Sequence[int]]) -> DecoderCache | SharedCache:
         """Encodes the sources, once."""
-        return self.model.start(pad_ids(sources, self.device))
+        return self.model.start(pad_ids(sources, self.device), self._fast)
 
     @torch.inference_mode()
     def step(
-        self, state: DecoderCache, tokens: Int[Tensor, "batch beam"]
+        self, state: DecoderCache | SharedCache, tokens: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam vocab"]:
         """Runs the decoder for one position."""
         return log_softmax(self.model.step(tokens, state))
 
     @torch.inference_mode()
-    def select(self, state: DecoderCache, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:
-        """Reorders the cached keys and values."""
+    def select(
+        self, state: DecoderCache | SharedCache, rows: Int[Tensor, "kept_batch kept_beam"]
+    ) -> None:
+        """Reorders what the hypotheses have cached."""
         state.select(rows)
 
 
@@ -118,7 +132,7 @@ class ReadableStepper(TransformerStepper):
 
     @torch.inference_mode()
     def step(
-        self, state: DecoderCache, tokens: Int[Tensor, "batch beam"]
+        self, state: DecoderCache | SharedCache, tokens: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam vocab"]:
         """Runs the decoder for one position and keeps its cross-attention."""
         with hooks.record(self.model, [self._weights]) as seen:

@@ -27,7 +27,7 @@ from dragoman.decoding.stepper import (
     log_softmax,
     pad_ids,
 )
-from dragoman.kernels.device import compute_in
+from dragoman.kernels.device import compute_in, resolve_precision
 from dragoman.model import hooks
 from dragoman.model.transformer import Transformer
 
@@ -44,14 +44,16 @@ class TorchEngine:
         """Takes a model where it is.
 
         Args:
-            model: in evaluation mode while the engine works, as before afterwards.
+            model: in evaluation mode while the engine works, as before afterwards. Its weights
+                are converted at the first translation: whoever trains on makes a new engine.
             precision: `bfloat16` computes matrix products in it and log-probabilities in float32,
-                all else everything in the type of the parameters.
+                `float32` everything in the type of the parameters, `auto` what is faster here.
             ensemble: further models of the same vocabularies, whose probabilities are averaged
                 with the first one's.
         """
         self.models = (model, *ensemble)
-        self.precision = precision
+        self.precision = resolve_precision(precision, self.device)
+        self._steppers: dict[bool, list[TransformerStepper]] = {}
         lengths = [each.max_length for each in self.models if each.max_length is not None]
         self.max_length = min(lengths, default=None)
 
@@ -143,18 +145,21 @@ class TorchEngine:
         Raises:
             InputError: if coverage is asked for where nothing attends to the source.
         """
-        members: list[TransformerStepper] = []
-        for model in self.models:
-            attentive = config.coverage_penalty > 0 and model.config.cross_attention
-            members.append(ReadableStepper(model) if attentive else TransformerStepper(model))
-        if config.coverage_penalty and not any(
-            isinstance(each, ReadableStepper) for each in members
-        ):
+        attentive = config.coverage_penalty > 0
+        if attentive not in self._steppers:
+            self._steppers[attentive] = [self._prepare(model, attentive) for model in self.models]
+        members = self._steppers[attentive]
+        if attentive and not any(isinstance(each, ReadableStepper) for each in members):
             raise InputError(
                 f"decoding.coverage_penalty is {config.coverage_penalty}, accepted is 0 for a "
                 f"model without cross-attention"
             )
         return members[0] if len(members) == 1 else EnsembleStepper(members)
+
+    def _prepare(self, model: Transformer, attentive: bool) -> TransformerStepper:
+        if attentive and model.config.cross_attention:
+            return ReadableStepper(model)
+        return TransformerStepper(model, self.precision)
 
     def _end_sources(
         self, sources: Sequence[Sequence[int]], config: DecodingConfig
@@ -195,15 +200,15 @@ class TorchEngine:
 
     @contextmanager
     def _evaluation(self) -> Iterator[None]:
-        were_training = [model.training for model in self.models]
-        for model in self.models:
+        training = [model for model in self.models if model.training]
+        for model in training:
             model.eval()
         try:
             with torch.inference_mode(), compute_in(self.precision, self.device):
                 yield
         finally:
-            for model, was_training in zip(self.models, were_training, strict=True):
-                model.train(was_training)
+            for model in training:
+                model.train()
 
 
 def _replace(

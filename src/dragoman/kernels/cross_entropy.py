@@ -40,34 +40,43 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         dtype = _compute_dtype(hidden)
         wide = torch.promote_types(dtype, torch.float32)
-        vocab = weight.shape[0]
         with torch.autocast(hidden.device.type, enabled=False):
             projection = weight.to(dtype)
             sums = torch.zeros(3, dtype=wide, device=hidden.device)
             needs_gradient = any(ctx.needs_input_grad[:2])
             hidden_grad = torch.empty_like(hidden) if needs_gradient else hidden
             weight_grad = torch.zeros_like(weight) if needs_gradient else weight
-            rows = max(1, _CHUNK_ELEMENTS // vocab)
+            # What smoothing does to all entries alike needs no pass over them: the mean of the
+            # logits is their product with the mean of the weights.
+            mean_weight = weight.to(wide).mean(0)
+            rows = max(1, _CHUNK_ELEMENTS // weight.shape[0])
             for start in range(0, hidden.shape[0], rows):
                 chunk = hidden[start : start + rows].to(dtype)
                 gold = target[start : start + rows, None]
                 logits = (chunk @ projection.T).to(wide)
                 highest = logits.amax(-1, keepdim=True)
+                gold_logit = logits.gather(-1, gold)
                 probabilities = logits.softmax(-1)
                 # One pass of exp is all there is: the highest probability gives the normaliser.
                 log_total = highest - probabilities.amax(-1, keepdim=True).log()
-                gold_logit = logits.gather(-1, gold)
                 nll = log_total - gold_logit
-                even = log_total - logits.mean(-1, keepdim=True)
+                even = log_total - (chunk.to(wide) @ mean_weight)[:, None]
                 sums[0] += ((1 - smoothing) * nll + smoothing * even).sum()
                 sums[1] += nll.sum()
                 sums[2] += (gold_logit >= highest).sum()
                 if needs_gradient:
-                    error = probabilities.sub_(smoothing / vocab)
-                    error.scatter_add_(-1, gold, torch.full_like(nll, smoothing - 1))
+                    error = probabilities.scatter_add_(
+                        -1, gold, torch.full_like(nll, smoothing - 1)
+                    )
                     error = error.to(dtype)
                     hidden_grad[start : start + rows] = error @ projection
-                    weight_grad += error.T @ chunk
+                    if dtype == weight_grad.dtype:
+                        weight_grad.addmm_(error.T, chunk)
+                    else:
+                        weight_grad += error.T @ chunk
+            if needs_gradient:
+                hidden_grad -= smoothing * mean_weight
+                weight_grad -= smoothing / weight.shape[0] * hidden.sum(0)
         ctx.save_for_backward(hidden_grad, weight_grad)
         loss, nll_sum, correct = sums.unbind()
         ctx.mark_non_differentiable(nll_sum, correct)

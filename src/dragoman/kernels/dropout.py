@@ -7,11 +7,33 @@ elements as four independent 16-bit words. Same generator, so the random state o
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 _WORDS = 1 << 16
+
+
+class _Dropout(torch.autograd.Function):
+    """Keeps for the gradient one small integer an element, not the factor that it becomes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        dropped = min(round(p * _WORDS), _WORDS - 1)
+        draws = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+        words = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        # in place and into the words' own type: many times faster than into bool
+        keep = words.ge_(dropped - _WORDS // 2)
+        ctx.save_for_backward(keep)
+        ctx.scale = _WORDS / (_WORDS - dropped)
+        return x * keep.to(x.dtype).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        [keep] = ctx.saved_tensors
+        return grads[0] * keep.to(grads[0].dtype).mul_(ctx.scale), None
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -23,11 +45,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    dropped = min(round(p * _WORDS), _WORDS - 1)
-    draws = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
-    words = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    keep = (words >= dropped - _WORDS // 2).to(x.dtype)
-    return x * keep.mul_(_WORDS / (_WORDS - dropped))
+    kept: Tensor = _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
+    return kept
 
 
 class Dropout(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dragoman.config import ModelConfig
 from dragoman.kernels.attention import fused_attention
 from dragoman.kernels.dropout import Dropout
+from dragoman.model.layout import PADDED, Layout
 from dragoman.model.masks import AttentionMask
 from dragoman.model.positions import RelativePositions
 
@@ -89,18 +90,22 @@ class MultiHeadAttention(nn.Module):
         self.weights = nn.Identity()
         self.context = nn.Identity()
 
-    def keys_values(self, x: Float[Tensor, "batch key d_model"], first: int = 0) -> KeysValues:
-        """Projects x, (batch, key, d_model), whose positions begin at `first`."""
-        keys = self._split_heads(self.k_proj(x))
-        return self.positions.rotate(keys, first), self._split_heads(self.v_proj(x))
+    def keys_values(
+        self, x: Float[Tensor, "*tokens d_model"], first: int = 0, layout: Layout = PADDED
+    ) -> KeysValues:
+        """Projects x, (batch, key, d_model) or as `layout` says, from position `first` on."""
+        keys = layout.split_heads(self.k_proj(x), self.num_heads)
+        values = layout.split_heads(self.v_proj(x), self.num_heads)
+        return self.positions.rotate(keys, first), values
 
     def forward(
         self,
-        x: Float[Tensor, "rows query d_model"],
+        x: Float[Tensor, "*tokens d_model"],
         keys_values: KeysValues,
         mask: AttentionMask,
         first: int = 0,
-    ) -> Float[Tensor, "rows query d_model"]:
+        layout: Layout = PADDED,
+    ) -> Float[Tensor, "*tokens d_model"]:
         """Lets each position of x look into the keys and fetch from the values.
 
         Args:
@@ -109,15 +114,16 @@ class MultiHeadAttention(nn.Module):
             keys_values: (batch, heads, key, d_k) and (batch, heads, key, d_v).
             mask: which keys each query may attend to.
             first: position of the first query.
+            layout: how the tokens lie in x.
 
         Returns:
             As x.
         """
         keys, values = keys_values
-        folded = x.reshape(keys.shape[0], -1, x.shape[-1])
-        queries = self.queries(self.positions.rotate(self._split_heads(self.q_proj(folded)), first))
-        context = self.context(self.attend(queries, keys, values, mask))
-        return self.out_proj(context.transpose(1, 2).flatten(2)).view_as(x)
+        queries = self.q_proj(layout.fold(x, keys.shape[0]))
+        queries = self.positions.rotate(layout.split_heads(queries, self.num_heads), first)
+        context = self.context(self.attend(self.queries(queries), keys, values, mask))
+        return self.out_proj(layout.merge_heads(context)).view_as(x)
 
     def attend(
         self,
@@ -139,17 +145,14 @@ class MultiHeadAttention(nn.Module):
         )
         return context
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        # Without the transpose, heads and positions would be mixed: the shape fits all the same.
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
 
 class NoAttention(nn.Module):
     """Has no parameters: stands where a layer leaves its cross-attention out."""
 
-    def keys_values(self, x: Tensor, first: int = 0) -> KeysValues:
+    def keys_values(self, x: Tensor, first: int = 0, layout: Layout = PADDED) -> KeysValues:
         """Returns x twice, as of one head, for there is nothing to project."""
-        return x[:, None], x[:, None]
+        alone = layout.split_heads(x, 1)
+        return alone, alone
 
 
 class FusedMultiHeadAttention(MultiHeadAttention):

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from dragoman.model.attention import KeysValues
 from dragoman.model.masks import AttentionMask
+
+if TYPE_CHECKING:
+    from dragoman.model.fast_decoder import FastDecoder
+
+_SLOTS = 32
+_STEPS = 8
+"""Room for so many tokens, and for the hypotheses of so many steps, is made at a time."""
+
+_WIDTH = 16
+"""Attention sees slots in multiples of this: kernels are made anew for every other width."""
 
 
 @dataclass
@@ -33,7 +44,10 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The state of `batch` sentences with `width` hypotheses each, `length` tokens on."""
+    """The state of `batch` sentences with `width` hypotheses each, `length` tokens on.
+
+    The plain one: every hypothesis has all its keys and values, and reordering copies them.
+    """
 
     layers: list[LayerCache]
     memory_lengths: Int[Tensor, " batch"] | None
@@ -54,9 +68,7 @@ class DecoderCache:
         """
         sentences = rows[:, 0] // self.width
         batch = self.layers[0].memory[0].shape[0]
-        same = len(sentences) == batch and bool(
-            (sentences == torch.arange(batch, device=rows.device)).all()
-        )
+        same = _is_all(sentences, batch)
         flat = rows.flatten()
         for layer in self.layers:
             if not same:
@@ -67,3 +79,146 @@ class DecoderCache:
             self.memory_lengths = self.memory_lengths[sentences]
             self.memory_mask = AttentionMask(self.memory_lengths)
         self.width = rows.shape[1]
+
+
+class SharedCache:
+    """The same state where the hypotheses of a sentence share what they have in common.
+
+    A token that was read has one slot, whoever descends from it: each hypothesis has a mask over
+    the slots of its sentence. So reordering copies no keys and no values, only masks. Now and
+    then, when there is no room left or sentences have left the batch, the slots are compacted:
+    those that no hypothesis sees any more go. The hypotheses of a beam soon have all but their
+    last tokens in common, so that little more than one of them is kept.
+
+    Attributes:
+        decoder: what reads and fills it.
+        memory: each layer's cross-attention keys (batch, heads, source, d_k) and values.
+        past: each layer's self-attention keys (batch, heads, slots, d_k) and values.
+        width: hypotheses of a sentence.
+        length: how many tokens each hypothesis has.
+    """
+
+    def __init__(
+        self,
+        decoder: FastDecoder,
+        memory: list[KeysValues],
+        memory_lengths: Int[Tensor, " batch"] | None,
+        past: list[tuple[Tensor, Tensor]],
+    ) -> None:
+        """Begins with one empty hypothesis for each sentence.
+
+        Args:
+            decoder: what reads and fills it.
+            memory: of the source, in the type to compute in.
+            memory_lengths: (batch,), how many source positions are real; None where all are.
+            past: keys and values of each layer, (batch, heads, 0, d_k) and d_v.
+        """
+        self.decoder = decoder
+        self.memory, self.past = memory, past
+        self.width, self.length, self._used = 1, 0, 0
+        keys = memory[0][0]
+        self._batch, source = keys.shape[0], keys.shape[2]
+        self._memory_bias = keys.new_zeros(self._batch, 1, source)
+        if memory_lengths is not None:
+            padding = torch.arange(source, device=keys.device) >= memory_lengths[:, None, None]
+            self._memory_bias.masked_fill_(padding, torch.finfo(keys.dtype).min)
+        self._bias = keys.new_empty(self._batch, 1, 0)
+        """(batch, width, slots): 0 where a hypothesis sees a slot, minus infinity elsewhere."""
+
+    def select(self, rows: Int[Tensor, "kept_batch kept_width"]) -> None:
+        """Keeps and reorders hypotheses, as `DecoderCache.select`."""
+        sentences = rows[:, 0] // self.width
+        seen = self._bias.flatten(0, 1).index_select(0, rows.flatten())
+        self._bias = seen.view(*rows.shape, -1)
+        self.width = rows.shape[1]
+        if not _is_all(sentences, self._batch):
+            self._batch = len(sentences)
+            self.memory = [
+                (keys.index_select(0, sentences), values.index_select(0, sentences))
+                for keys, values in self.memory
+            ]
+            self._memory_bias = self._memory_bias.index_select(0, sentences)
+            self._compact(sentences)
+
+    def append(
+        self, num_heads: int
+    ) -> tuple[Float[Tensor, "queries width slots"], Float[Tensor, "queries 1 source"]]:
+        """Makes a slot for the newest token of each hypothesis, which sees it.
+
+        Args:
+            num_heads: for how many heads the masks shall be.
+
+        Returns:
+            What to add to the scores of slots and of source positions, (batch * heads, width,
+            slots) and (batch * heads, 1, source).
+        """
+        if self._used + self.width > self._bias.shape[2]:
+            self._compact(torch.arange(self._batch, device=self._bias.device))
+        newest = slice(self._used, self._used + self.width)
+        self._bias[:, :, newest].diagonal(dim1=1, dim2=2).zero_()
+        self._used += self.width
+        self.length += 1
+        biases = (self._bias[:, :, : self._in_sight], self._memory_bias)
+        of_slots, of_source = (
+            bias[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1) for bias in biases
+        )
+        return of_slots, of_source
+
+    def write(
+        self,
+        layer: int,
+        keys: Float[Tensor, "batch heads width d_k"],
+        values: Float[Tensor, "batch heads width d_v"],
+    ) -> tuple[Float[Tensor, "queries slots d_k"], Float[Tensor, "queries slots d_v"]]:
+        """Puts the newest keys and values of a layer into the slots made for them.
+
+        Returns:
+            All slots in sight, (batch * heads, slots, d_k) and d_v.
+        """
+        newest = slice(self._used - self.width, self._used)
+        all_keys, all_values = self.past[layer]
+        all_keys[:, :, newest] = keys
+        all_values[:, :, newest] = values
+        return (
+            all_keys.flatten(0, 1)[:, : self._in_sight],
+            all_values.flatten(0, 1)[:, : self._in_sight],
+        )
+
+    @property
+    def _in_sight(self) -> int:
+        return min(-(-self._used // _WIDTH) * _WIDTH, self._bias.shape[2])
+
+    def _compact(self, sentences: Int[Tensor, " kept_batch"]) -> None:
+        """Keeps of these sentences the slots that somebody sees, and makes room behind them."""
+        seen = (self._bias[:, :, : self._used] == 0).any(dim=1)
+        self._used = int(seen.sum(dim=1).amax())
+        room = max(_SLOTS, _STEPS * self.width)
+        slots = -(-(self._used + room) // _WIDTH) * _WIDTH
+        kept = seen.byte().argsort(dim=1, descending=True, stable=True)[:, : self._used]
+        bias = self._bias.new_full((self._batch, self.width, slots), float("-inf"))
+        bias[:, :, : self._used] = self._bias.gather(2, kept[:, None].expand(-1, self.width, -1))
+        self._bias = bias
+        self.past = [
+            (_pick(keys, sentences, kept, slots), _pick(values, sentences, kept, slots))
+            for keys, values in self.past
+        ]
+
+
+def _is_all(sentences: Int[Tensor, " kept_batch"], batch: int) -> bool:
+    return torch.equal(sentences, torch.arange(batch, device=sentences.device))
+
+
+def _pick(
+    values: Float[Tensor, "batch heads slots d"],
+    sentences: Int[Tensor, " kept_batch"],
+    kept: Int[Tensor, "kept_batch kept_slots"],
+    size: int,
+) -> Float[Tensor, "kept_batch heads {size} d"]:
+    """Returns these slots of these sentences and, behind them, room of finite numbers."""
+    heads, slots = values.shape[1:3]
+    if not kept.numel():
+        return values.new_zeros(len(sentences), heads, size, values.shape[3])
+    kept = torch.nn.functional.pad(kept, (0, size - kept.shape[1]))
+    first = sentences[:, None] * heads + torch.arange(heads, device=sentences.device)
+    rows = first[..., None] * slots + kept[:, None]
+    return values.flatten(0, 2).index_select(0, rows.flatten()).view(*rows.shape, -1)

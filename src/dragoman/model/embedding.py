@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.config import PAD, ModelConfig
 from dragoman.kernels.dropout import Dropout
+from dragoman.model.layout import PADDED, Layout
 from dragoman.model.positions import build_positions
 
 
@@ -42,7 +43,10 @@ class InputEmbedding(nn.Module):
         self.dropout = Dropout(config.embedding_dropout)
 
     def forward(
-        self, ids: Int[Tensor, "batch length"], first: int = 0
-    ) -> Float[Tensor, "batch length d_model"]:
-        """Maps ids (batch, length), positions from `first` on, to (batch, length, d_model)."""
-        return self.dropout(self.positions(self.token(ids), first))
+        self, ids: Int[Tensor, "batch length"], first: int = 0, layout: Layout = PADDED
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """Maps ids (batch, length), positions from `first` on, to (batch, length, d_model).
+
+        Another layout puts the same vectors otherwise.
+        """
+        return self.dropout(layout.pack(self.positions(self.token(ids), first)))

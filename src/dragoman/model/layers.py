@@ -15,6 +15,7 @@ from dragoman.kernels.dropout import Dropout
 from dragoman.model.attention import KeysValues, MultiHeadAttention, NoAttention
 from dragoman.model.cache import LayerCache
 from dragoman.model.feed_forward import build_feed_forward
+from dragoman.model.layout import PADDED, Layout
 from dragoman.model.masks import AttentionMask
 from dragoman.model.positions import RelativePositions, build_relative_positions
 
@@ -99,13 +100,15 @@ class EncoderLayer(nn.Module):
         self.feed_forward_connection = build_connection(config, config.feed_forward != "none")
 
     def forward(
-        self, x: Float[Tensor, "batch source d_model"], mask: AttentionMask
-    ) -> Float[Tensor, "batch source d_model"]:
-        """Maps (batch, source, d_model) to the same shape."""
-        attention = self.self_attention
-        x = self.self_attention_connection(
-            x, lambda y: attention(y, attention.keys_values(y), mask)
-        )
+        self, x: Float[Tensor, "*tokens d_model"], mask: AttentionMask, layout: Layout = PADDED
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """Maps (batch, source, d_model), or what `layout` makes of it, to the same shape."""
+
+        def attend_to_self(y: Tensor) -> Tensor:
+            keys_values = self.self_attention.keys_values(y, layout=layout)
+            return self.self_attention(y, keys_values, mask, layout=layout)
+
+        x = self.self_attention_connection(x, attend_to_self)
         return self.feed_forward_connection(x, self.feed_forward)
 
 
@@ -125,14 +128,15 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "rows target d_model"],
+        x: Float[Tensor, "*tokens d_model"],
         memory: KeysValues,
         mask: AttentionMask,
         memory_mask: AttentionMask,
         cache: LayerCache | None = None,
         first: int = 0,
-    ) -> Float[Tensor, "rows target d_model"]:
-        """Maps (batch, target, d_model) to the same shape.
+        layout: Layout = PADDED,
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """Maps (batch, target, d_model), or what `layout` makes of it, to the same shape.
 
         Args:
             x: the target so far; with a cache only its newest positions, from `first` on.
@@ -141,17 +145,18 @@ class DecoderLayer(nn.Module):
             memory_mask: for cross-attention.
             cache: keeps the self-attention keys and values of what went before.
             first: position of the first row of x.
+            layout: how the tokens lie in x.
         """
 
         def attend_to_self(y: Tensor) -> Tensor:
-            keys_values = self.self_attention.keys_values(y, first)
+            keys_values = self.self_attention.keys_values(y, first, layout)
             if cache is not None:
                 keys_values = cache.extend(keys_values)
-            return self.self_attention(y, keys_values, mask, first)
+            return self.self_attention(y, keys_values, mask, first, layout)
 
         x = self.self_attention_connection(x, attend_to_self)
         x = self.cross_attention_connection(
-            x, lambda y: self.cross_attention(y, memory, memory_mask)
+            x, lambda y: self.cross_attention(y, memory, memory_mask, layout=layout)
         )
         return self.feed_forward_connection(x, self.feed_forward)
 
@@ -178,32 +183,43 @@ class Encoder(Stack):
     """The encoder's stack."""
 
     def forward(
-        self, x: Float[Tensor, "batch source d_model"], mask: AttentionMask
-    ) -> Float[Tensor, "batch source d_model"]:
+        self, x: Float[Tensor, "*tokens d_model"], mask: AttentionMask, layout: Layout = PADDED
+    ) -> Float[Tensor, "*tokens d_model"]:
         """Maps embedded sources, (batch, source, d_model), to memory of the same shape."""
         for layer in self.layers:
-            x = self.run(layer, x, mask)
+            x = self.run(layer, x, mask, layout)
         return self.final_norm(x)
 
 
 class Decoder(Stack):
     """The decoder's stack."""
 
-    def memory_keys_values(self, memory: Float[Tensor, "batch source d_model"]) -> list[KeysValues]:
+    def memory_keys_values(
+        self, memory: Float[Tensor, "*tokens d_model"], layout: Layout = PADDED
+    ) -> list[KeysValues]:
         """Projects memory, (batch, source, d_model), once for each layer's cross-attention."""
         layers = cast("list[DecoderLayer]", self.layers)
-        return [layer.cross_attention.keys_values(memory) for layer in layers]
+        return [layer.cross_attention.keys_values(memory, layout=layout) for layer in layers]
 
     def forward(
         self,
-        x: Float[Tensor, "batch target d_model"],
-        memory: Float[Tensor, "batch source d_model"],
+        x: Float[Tensor, "*tokens d_model"],
+        memory: list[KeysValues],
         mask: AttentionMask,
         memory_mask: AttentionMask,
-    ) -> Float[Tensor, "batch target d_model"]:
-        """Maps embedded targets, (batch, target, d_model), to the same shape, all at once."""
-        for layer, keys_values in zip(self.layers, self.memory_keys_values(memory), strict=True):
-            x = self.run(layer, x, keys_values, mask, memory_mask)
+        layout: Layout = PADDED,
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """Maps embedded targets, (batch, target, d_model), to the same shape, all at once.
+
+        Args:
+            x: the embedded targets.
+            memory: from `memory_keys_values`.
+            mask: for self-attention.
+            memory_mask: for cross-attention.
+            layout: how the tokens lie in x.
+        """
+        for layer, keys_values in zip(self.layers, memory, strict=True):
+            x = self.run(layer, x, keys_values, mask, memory_mask, None, 0, layout)
         return self.final_norm(x)
 
     def step(

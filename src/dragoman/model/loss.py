@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dragoman.config import PAD
 from dragoman.kernels.cross_entropy import LossSums, projected_cross_entropy
+from dragoman.model.layout import PackedLayout, supports_packing
 from dragoman.model.transformer import Transformer
 
 
@@ -47,6 +48,10 @@ def training_loss(
         target: (batch, target), likewise.
         smoothing: probability spread evenly over the vocabulary.
     """
-    hidden = model.hidden(source, model.decoder_input(target))
-    real = target != PAD
-    return projected_cross_entropy(hidden[real], model.output_weight, target[real], smoothing)
+    target_input, real = model.decoder_input(target), target != PAD
+    if supports_packing(model.config) and bool(real.any()):
+        layouts = PackedLayout(source != PAD), PackedLayout(real)
+        hidden = model.hidden(source, target_input, *layouts)
+    else:
+        hidden = model.hidden(source, target_input)[real]
+    return projected_cross_entropy(hidden, model.output_weight, target[real], smoothing)

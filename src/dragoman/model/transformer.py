@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
 from dragoman.model.attention import FusedMultiHeadAttention, MultiHeadAttention
-from dragoman.model.cache import DecoderCache, LayerCache
+from dragoman.model.cache import DecoderCache, LayerCache, SharedCache
 from dragoman.model.embedding import InputEmbedding, TokenEmbedding, ZeroStartEmbedding
+from dragoman.model.fast_decoder import FastDecoder
 from dragoman.model.initialization import initialize
 from dragoman.model.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
+from dragoman.model.layout import PADDED, Layout, PackedLayout, supports_packing
 from dragoman.model.masks import AttentionMask, sequence_lengths
 
 _START_TOKENS = {"bos": BOS, "eos": EOS, "pad": PAD, "zero": PAD}
@@ -86,20 +88,37 @@ class Transformer(nn.Module):
         return F.linear(self.hidden(source, target_input), self.output_weight)
 
     def hidden(
-        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target d_model"]:
-        """Returns the decoder's output before the projection, (batch, target, d_model)."""
-        memory, memory_mask = self.encode(source)
-        x = self.target_embedding(target_input)
-        return self.decoder(x, memory, self._target_mask(target_input), memory_mask)
+        self,
+        source: Int[Tensor, "batch source"],
+        target_input: Int[Tensor, "batch target"],
+        source_layout: Layout = PADDED,
+        target_layout: Layout = PADDED,
+    ) -> Float[Tensor, "*tokens d_model"]:
+        """Returns the decoder's output before the projection.
+
+        Args:
+            source: as in `forward`.
+            target_input: as in `forward`.
+            source_layout: how to hold the source's tokens meanwhile.
+            target_layout: how to hold the target's tokens, also in the result.
+
+        Returns:
+            (batch, target, d_model), or what `target_layout` makes of it.
+        """
+        memory, memory_mask = self.encode(source, source_layout)
+        keys_values = self.decoder.memory_keys_values(memory, source_layout)
+        x = self.target_embedding(target_input, layout=target_layout)
+        mask = self._target_mask(target_input)
+        return self.decoder(x, keys_values, mask, memory_mask, target_layout)
 
     def encode(
-        self, source: Int[Tensor, "batch source"]
-    ) -> tuple[Float[Tensor, "batch source d_model"], AttentionMask]:
-        """Returns memory, (batch, source, d_model), and who may attend to it."""
+        self, source: Int[Tensor, "batch source"], layout: Layout = PADDED
+    ) -> tuple[Float[Tensor, "*tokens d_model"], AttentionMask]:
+        """Returns memory, (batch, source, d_model) or as `layout` has it, and who may see it."""
         lengths = sequence_lengths(source) if self.config.padding_mask else None
         mask = AttentionMask(lengths)
-        return self.encoder(self.source_embedding(source), mask), mask
+        x = self.source_embedding(source, layout=layout)
+        return self.encoder(x, mask, layout), mask
 
     def decoder_input(self, target: Int[Tensor, "batch target"]) -> Int[Tensor, "batch target"]:
         """Shifts target, (batch, target), one to the right, behind the start token.
@@ -110,14 +129,26 @@ class Transformer(nn.Module):
         shifted = target[:, :-1]
         return torch.cat([start, shifted.masked_fill(shifted == EOS, PAD)], dim=1)
 
-    def start(self, source: Int[Tensor, "batch source"]) -> DecoderCache:
-        """Encodes sources and makes the cache from which `step` decodes."""
-        memory, mask = self.encode(source)
-        layers = [LayerCache(kv) for kv in self.decoder.memory_keys_values(memory)]
-        return DecoderCache(layers, mask.key_lengths)
+    def start(
+        self, source: Int[Tensor, "batch source"], fast: FastDecoder | None = None
+    ) -> DecoderCache | SharedCache:
+        """Encodes sources and makes the cache from which `step` decodes.
+
+        Args:
+            source: ids (batch, source), as in `forward`.
+            fast: what `step` shall decode with instead of the modules.
+        """
+        layout, real = PADDED, source != PAD
+        if fast is not None and supports_packing(self.config) and not real.all():
+            layout = PackedLayout(real)
+        memory, mask = self.encode(source, layout)
+        keys_values = self.decoder.memory_keys_values(memory, layout)
+        if fast is not None:
+            return fast.start(keys_values, mask)
+        return DecoderCache([LayerCache(each) for each in keys_values], mask.key_lengths)
 
     def step(
-        self, tokens: Int[Tensor, "batch width"], cache: DecoderCache
+        self, tokens: Int[Tensor, "batch width"], cache: DecoderCache | SharedCache
     ) -> Float[Tensor, "batch width vocab"]:
         """Reads one more token of each hypothesis; the cache advances.
 
@@ -128,6 +159,8 @@ class Transformer(nn.Module):
         Returns:
             logits of the next token, (batch, width, vocab).
         """
+        if isinstance(cache, SharedCache):
+            return cache.decoder.step(tokens, cache)
         x = self.target_embedding(tokens.reshape(-1, 1), cache.length)
         hidden = self.decoder.step(x, cache.layers, cache.memory_mask, cache.length)
         cache.length += 1

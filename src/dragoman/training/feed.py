@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
 from dragoman.config import Config
 from dragoman.data.batching import EpochPlan, Indices
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.training.state import RunState
+
+Prepared = TypeVar("Prepared")
 
 
 class Feed:
@@ -43,3 +49,31 @@ class Feed:
             self._batches = self._epoch.pool(state.pool)
         state.position += 1
         return self._batches[state.position - 1]
+
+
+class Ahead(Generic[Prepared]):
+    """Makes the next of a series of things while the one before is in use."""
+
+    def __init__(self, make: Callable[[], Prepared]) -> None:
+        """Begins with the first.
+
+        Args:
+            make: returns the next one each time; it is called in a thread of its own.
+        """
+        self._make = make
+        self._worker = ThreadPoolExecutor(1)
+        self._next = self._worker.submit(make)
+
+    def take(self) -> Prepared:
+        """Returns the next one, waiting for it if need be, and begins with the one after it.
+
+        Raises:
+            Exception: whatever stopped its making.
+        """
+        made = self._next.result()
+        self._next = self._worker.submit(self._make)
+        return made
+
+    def close(self) -> None:
+        """Waits for what is being made, and makes no more."""
+        self._worker.shutdown(cancel_futures=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 import time
@@ -18,10 +19,11 @@ from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
 from dragoman.kernels.device import resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
+from dragoman.kernels.process import product_route
 from dragoman.model.transformer import Transformer
 from dragoman.training.card import model_card
 from dragoman.training.distributed import Ranks, joined
-from dragoman.training.feed import Feed
+from dragoman.training.feed import Ahead, Feed
 from dragoman.training.interruption import interruptible
 from dragoman.training.metrics import Event, MetricsFile, Report
 from dragoman.training.optimizer import build_optimizer, reserve_moments
@@ -32,6 +34,8 @@ from dragoman.training.state import RunState, Window, capture, restore
 from dragoman.training.step import Batch, StepResult, TrainingLoss, training_step
 from dragoman.training.validation import Validator, suspicion
 
+Place = tuple[int, int, int, int]
+"""Step, epoch, pool and position of a run."""
 _GROWTH = 7
 """Times BPE dropout: how much longer a sentence may become. At 0.1 none seen grew by over 70 %."""
 _MOST_SKIPPED = 10
@@ -139,7 +143,8 @@ class TrainingRun:
         reserve_moments(self.optimizer)
         loss = TrainingLoss(self.model, training.label_smoothing)
         self._loss = ranks.wrap(loss)
-        self._feed = Feed(self.corpus, self.config, self.state)
+        self._next = dataclasses.replace(self.state)  # of the step that is being made ready
+        self._feed = Feed(self.corpus, self.config, self._next)
         self._metrics: MetricsFile | None = None
         if ranks.first:
             path = folder.run / "metrics.jsonl"
@@ -165,8 +170,20 @@ class TrainingRun:
                 "processes": self.ranks.count,
             }
         )
+        self._note_computing()
         if self._reason_to_stop() is None:
             self._rehearse()
+
+    def _note_computing(self) -> None:
+        now = f"{self.precision} on {self.ranks.device.type}"
+        if now == "float32 on cpu":
+            now += f", products by {product_route()}"
+        if self.state.computing not in ("", now):
+            self._warn(
+                f"this run has computed in {self.state.computing} and goes on in {now}: its "
+                "numbers differ from here on as rounding does"
+            )
+        self.state.computing = now
 
     def _rehearse(self) -> None:
         training, data = self.config.training, self.config.data
@@ -192,10 +209,10 @@ class TrainingRun:
             RunError: if the gradient is not finite any more.
         """
         self.model.train()
-        with interruptible() as interrupted:
+        with interruptible() as interrupted, closing(Ahead(self._prepare)) as ahead:
             reason, leave = self._agree_to_stop(interrupted())
             while reason is None and not leave:
-                result = self._step()
+                result = self._step(ahead)
                 self._log(result)
                 if self.state.step % self.config.training.validate_every == 0:
                     self._validate()
@@ -221,6 +238,12 @@ class TrainingRun:
     def _warn(self, message: str) -> None:
         self.emit({"event": "warning", "step": self.state.step, "message": message})
 
+    def _prepare(self) -> tuple[list[Batch], Place]:
+        """Makes the next step's batches; returns them and where the run will stand."""
+        batches, place = self._micro_batches(self._feed.next()), self._next
+        place.step += 1
+        return batches, (place.step, place.epoch, place.pool, place.position)
+
     def _micro_batches(self, indices: Indices) -> list[Batch]:
         """Returns this rank's share of a step, cut for accumulation."""
         mine = self.ranks.share(indices)
@@ -231,7 +254,7 @@ class TrainingRun:
         return [self._load(mine[part::parts], part) for part in range(parts)]
 
     def _load(self, indices: Indices, part: int) -> Batch:
-        seed = self.config.training.seed, self.state.step, self.ranks.rank, part
+        seed = self.config.training.seed, self._next.step, self.ranks.rank, part
         sides = self.corpus.batch(indices, self._subword_dropout.recut(seed))
         for ids, size in zip(sides, self._vocab_sizes, strict=True):
             if ids.max() >= size:
@@ -239,11 +262,12 @@ class TrainingRun:
         source, target = (torch.from_numpy(side).to(self.ranks.device) for side in sides)
         return source, target
 
-    def _step(self) -> StepResult:
+    def _step(self, ahead: Ahead[tuple[list[Batch], Place]]) -> StepResult:
         before = time.monotonic()
         state, training = self.state, self.config.training
-        batch = self._micro_batches(self._feed.next())
-        state.step += 1
+        batch, place = ahead.take()
+        state.window.waiting += time.monotonic() - before
+        state.step, state.epoch, state.pool, state.position = place
         rate = learning_rate(state.step, training, self.config.model.d_model)
         result = training_step(
             self._loss, self.optimizer, batch, training, rate, self.precision, self.ranks
@@ -297,6 +321,7 @@ class TrainingRun:
                 "learning_rate": learning_rate(state.step, training, self.config.model.d_model),
                 "gradient_norm": result.gradient_norm if result.finite else None,
                 "tokens_per_second": window.tokens / window.seconds,
+                "waiting": window.waiting / window.seconds,
                 "seconds": self._elapsed(),
                 "seconds_left": self._seconds_left(),
             }

@@ -15,8 +15,8 @@ Event = dict[str, Any]
 
 - `start`: step, parameters, pairs, batches (of an epoch), precision, device, processes.
 - `log`: step, epoch, loss and nll (nats per target token since the last), learning_rate,
-  gradient_norm (None where it wasn't finite), tokens_per_second (real target tokens), seconds,
-  seconds_left.
+  gradient_norm (None where it wasn't finite), tokens_per_second (real target tokens), waiting
+  (share of the time in which a step had no data yet), seconds, seconds_left.
 - `validation`: step, weights (`latest` or `average`), loss, nll, perplexity, accuracy, bleu, chrf,
   signature, samples (source, reference, translation), seconds.
 - `warning`: step and message.

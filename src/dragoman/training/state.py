@@ -26,6 +26,8 @@ class Window:
     nll: float = 0.0
     tokens: int = 0
     seconds: float = 0.0
+    waiting: float = 0.0
+    """Seconds of them in which the data wasn't there yet."""
 
 
 @dataclass
@@ -48,6 +50,8 @@ class RunState:
     best_score: float | None = None
     stale_validations: int = 0
     """Validations since the best score."""
+    computing: str = ""
+    """What makes the products, and in which type; another way differs in rounding."""
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what a killed run wrote behind it is written again."""
     window: Window = dataclasses.field(default_factory=Window)
