@@ -13,7 +13,8 @@ from dragoman.cli.main import build_parser, main
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["translate", "--help"], ["compare", "--help"]]
+    "arguments",
+    [["--help"], *([name, "--help"] for name in ("train", "translate", "compare", "bench"))],
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -40,7 +41,7 @@ def test_the_help_of_train_stays_one_screen(
 
 def test_every_command_has_a_line_in_the_help() -> None:
     shown = build_parser().format_help()
-    names = "demo train translate score evaluate compare average inspect attend"
+    names = "demo train translate score evaluate compare average inspect attend bench"
     for name in names.split():
         assert f"\n    {name} " in shown or f"\n    {name}\n" in shown
 

@@ -7,12 +7,23 @@ import io
 import os
 import sys
 
-from dragoman.cli import attend, average, compare, demo, evaluate, inspect, score, train, translate
+from dragoman.cli import (
+    attend,
+    average,
+    bench,
+    compare,
+    demo,
+    evaluate,
+    inspect,
+    score,
+    train,
+    translate,
+)
 from dragoman.cli.parser import Parser
 from dragoman.config import InputError, RunError
 from dragoman.kernels.memory import is_want_of_memory
 
-_COMMANDS = (demo, train, translate, score, evaluate, compare, average, inspect, attend)
+_COMMANDS = (demo, train, translate, score, evaluate, compare, average, inspect, attend, bench)
 _FAILED, _MISUSED, _INTERRUPTED = 1, 2, 130
 
 

@@ -1,0 +1,60 @@
+"""What memory this process has had. No torch needed; nothing is known but on Linux."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def resident_bytes() -> int | None:
+    """Returns the memory that this process has now."""
+    return _read("VmRSS")
+
+
+def peak_bytes() -> int | None:
+    """Returns the most that it had since its start, or since `reset_peak`.
+
+    Not what getrusage says: a child has its parent's peak there.
+    """
+    return _read("VmHWM")
+
+
+def _read(field: str) -> int | None:
+    if not _STATUS.exists():
+        return None
+    [line] = [line for line in _STATUS.read_text("utf-8").splitlines() if line.startswith(field)]
+    return int(line.split()[1]) * 1024
+
+
+def reset_peak() -> None:
+    """Forgets the peak, where the system lets one: what comes before the work doesn't count."""
+    with contextlib.suppress(OSError):
+        if _RESET.exists():
+            _RESET.write_text("5", "utf-8")
+
+
+def limit_memory(most: int) -> None:
+    """Makes a larger allocation fail here, instead of pushing others out of memory."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def available_bytes() -> int | None:
+    """Returns the memory that the machine could still give."""
+    path = Path("/proc/meminfo")
+    if not path.exists():
+        return None
+    [line] = [line for line in path.read_text("utf-8").splitlines() if "MemAvailable" in line]
+    return int(line.split()[1]) * 1024
+
+
+def give_back_memory() -> None:
+    """Gives freed memory back to the system, for the others have their turn; with glibc."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
