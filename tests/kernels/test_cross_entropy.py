@@ -10,6 +10,8 @@ from dragoman.kernels import cross_entropy
 from dragoman.kernels.cross_entropy import LossSums, projected_cross_entropy
 from dragoman.model.loss import label_smoothed_cross_entropy
 
+from ..peak import Peak
+
 VOCAB, D_MODEL = 19, 11
 
 
@@ -91,3 +93,21 @@ def test_without_a_need_for_gradients_none_are_made() -> None:
         sums = projected_cross_entropy(hidden, weight, target, 0.1)
     assert not sums.loss.requires_grad
     torch.testing.assert_close(sums.loss, plain(hidden, weight, target, 0.1).loss.detach())
+
+
+def test_what_is_held_besides_weights_and_their_gradient_is_the_same_for_any_vocabulary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cross_entropy, "_CHUNK_ELEMENTS", 1 << 14)
+
+    def held(vocab: int) -> int:
+        hidden, weight = torch.randn(1009, D_MODEL), torch.randn(vocab, D_MODEL)
+        target = torch.randint(0, vocab, (1009,))
+        with Peak() as peak:
+            sums = projected_cross_entropy(
+                hidden.requires_grad_(), weight.requires_grad_(), target, 0.1
+            )
+            assert sums.loss.requires_grad
+        return peak.most - 2 * weight.nbytes
+
+    assert held(3701) == pytest.approx(held(809), rel=0.1)

@@ -23,8 +23,7 @@ def add_options(parser: Parser, *, trains: bool = False) -> None:
         dest="training.precision" if trains else "precision",
         choices=("auto", "float32", "bfloat16", *(("float64",) if trains else ())),
         metavar="P",
-        help="auto, float32, bfloat16; "
-        + ("auto: bfloat16 where it is fast" if trains else "auto: float32"),
+        help="auto, float32, bfloat16; auto: bfloat16 where it is fast",
     )
     parser.add_argument(
         "--threads", type=whole_number(1), metavar="N", help="CPU threads; default: torch's choice"
@@ -37,15 +36,15 @@ def add_options(parser: Parser, *, trains: bool = False) -> None:
     )
 
 
-def prepare_process(arguments: argparse.Namespace) -> None:
-    """Makes this process fast, with as many threads as were asked for."""
+def prepare_process(arguments: argparse.Namespace, *, frugal: bool = False) -> None:
+    """Makes this process fast, or `frugal`, with as many threads as were asked for."""
     import torch
 
     from dragoman.kernels.process import tune_process
 
     if "threads" in arguments:
         torch.set_num_threads(arguments.threads)
-    tune_process()
+    tune_process(frugal=frugal)
 
 
 def open_translator(arguments: argparse.Namespace, model: str | Path) -> Translator:

@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> None:
     from dragoman.training.loop import train
     from dragoman.training.tensorboard import TensorBoard
 
-    runtime.prepare_process(arguments)
+    runtime.prepare_process(arguments, frugal=config.training.gradient_checkpointing)
     curves = [TensorBoard(model / "run" / "tensorboard")] if arguments.tensorboard else []
     first = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
     if first and not model.exists():

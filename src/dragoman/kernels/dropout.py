@@ -7,13 +7,41 @@ elements as four independent 16-bit words. Same generator, so the random state o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Int16
 from torch import Tensor, nn
 
 _WORDS = 1 << 16
+
+
+def draw_kept(
+    shape: torch.Size, p: float, generator: torch.Generator | None = None
+) -> Int16[Tensor, "*shape"]:
+    """Draws which elements of a tensor stay: 1, with probability 1 - p, or 0.
+
+    Args:
+        shape: of the tensor.
+        p: probability, 0 <= p < 1; rounded to a multiple of 1/65536.
+        generator: of random numbers, on the CPU; torch's own if None.
+    """
+    count = math.prod(shape)
+    draws = torch.empty(count // 4 + 1, dtype=torch.int64)
+    words = draws.random_(-(2**63), None, generator=generator).view(torch.int16)
+    # in place and into the words' own type: many times faster than into bool
+    return words[:count].view(shape).ge_(_dropped(p) - _WORDS // 2)
+
+
+def kept_scale(p: float) -> float:
+    """Returns what the elements that `draw_kept` keeps are multiplied by."""
+    return _WORDS / (_WORDS - _dropped(p))
+
+
+def _dropped(p: float) -> int:
+    return min(round(p * _WORDS), _WORDS - 1)
 
 
 class _Dropout(torch.autograd.Function):
@@ -21,19 +49,15 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        dropped = min(round(p * _WORDS), _WORDS - 1)
-        draws = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
-        words = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        # in place and into the words' own type: many times faster than into bool
-        keep = words.ge_(dropped - _WORDS // 2)
-        ctx.save_for_backward(keep)
-        ctx.scale = _WORDS / (_WORDS - dropped)
-        return x * keep.to(x.dtype).mul_(ctx.scale)
+        kept = draw_kept(x.shape, p)
+        ctx.save_for_backward(kept)
+        ctx.scale = kept_scale(p)
+        return x * kept.to(x.dtype).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        [keep] = ctx.saved_tensors
-        return grads[0] * keep.to(grads[0].dtype).mul_(ctx.scale), None
+        [kept] = ctx.saved_tensors
+        return grads[0] * kept.to(grads[0].dtype).mul_(ctx.scale), None
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

@@ -169,8 +169,8 @@ class FusedMultiHeadAttention(MultiHeadAttention):
             queries,
             keys,
             values,
-            mask.realise(queries, keys),
+            mask.parts(queries, keys),
             scale=self.scale,
-            bias=self.positions.bias(queries.shape[2], keys),
+            bias=self.positions.bias_parts(queries.shape[2], keys),
             dropout=self.weight_dropout.p if self.training else 0.0,
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dragoman.config import PAD
+from dragoman.kernels.attention import is_long
+from dragoman.kernels.blockwise import PartMaker
 
 
 def sequence_lengths(ids: Int[Tensor, "batch length"]) -> Int[Tensor, " batch"]:
@@ -54,16 +57,41 @@ class AttentionMask:
         """
         shape = (queries.shape[2], keys.shape[2])
         if shape not in self._realised:
-            self._realised[shape] = self._make(*shape, keys.device)
+            self._realised[shape] = self._part(shape, keys.device, *[slice(None)] * 3)
         return self._realised[shape]
 
-    def _make(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
+    def parts(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+    ) -> Bool[Tensor, "#batch 1 #query key"] | PartMaker | None:
+        """As `realise`, but of a large causal matrix only what makes the parts that are wanted.
+
+        Args:
+            queries: as in `realise`.
+            keys: as in `realise`.
+        """
+        if self.causal and is_long(queries, keys):
+            return partial(self._part, (queries.shape[2], keys.shape[2]), keys.device)
+        return self.realise(queries, keys)
+
+    def _part(
+        self,
+        shape: tuple[int, int],
+        device: torch.device,
+        sentences: slice,
+        rows: slice,
+        columns: slice,
+    ) -> Tensor | None:
+        queries, keys = range(shape[1] - shape[0], shape[1])[rows], range(shape[1])[columns]
+        at_key = torch.arange(keys.start, keys.stop, device=device)
         mask = None
-        if self.key_lengths is not None and bool((self.key_lengths < num_keys).any()):
-            keys = torch.arange(num_keys, device=device)
-            mask = (keys < self.key_lengths[:, None])[:, None, None, :]
-        if self.causal and num_queries > 1:
-            triangle = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-            triangle = triangle.tril(num_keys - num_queries)
-            mask = triangle[None, None] if mask is None else mask & triangle
+        if self.key_lengths is not None:
+            lengths = self.key_lengths[sentences]
+            if bool((lengths < keys.stop).any()):
+                mask = (at_key < lengths[:, None])[:, None, None, :]
+        if self.causal and queries.start < keys.stop - 1:
+            at_query = torch.arange(queries.start, queries.stop, device=device)
+            triangle = (at_key <= at_query[:, None])[None, None]
+            mask = triangle if mask is None else mask & triangle
         return mask

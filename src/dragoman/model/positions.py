@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Float64, Shaped
 from torch import Tensor, nn
 
 from dragoman.config import InputError, ModelConfig
+from dragoman.kernels.blockwise import PartMaker
 
 
 def sinusoidal_positions(
@@ -109,6 +112,10 @@ class RelativePositions(nn.Module):
         """Returns what is added to the scores of keys, (batch, heads, key, d_k)."""
         return None
 
+    def bias_parts(self, num_queries: int, keys: Tensor) -> PartMaker | None:
+        """Returns what makes parts of `bias`, so that the whole of it need not be."""
+        return None
+
 
 class RotaryPositions(RelativePositions):
     """Turns each pair of dimensions by an angle that grows with the position (Su et al. 2021)."""
@@ -134,17 +141,28 @@ class AlibiPositions(RelativePositions):
     """
 
     def bias(self, num_queries: int, keys: Tensor) -> Tensor:
+        everything = slice(None)
+        return self.bias_parts(num_queries, keys)(everything, everything, everything)[0]
+
+    def bias_parts(self, num_queries: int, keys: Tensor) -> Callable[[slice, slice, slice], Tensor]:
         num_heads, num_keys = keys.shape[1], keys.shape[2]
         heads = torch.arange(1, num_heads + 1, dtype=torch.float64, device=keys.device)
         slopes = 2.0 ** (-8.0 * heads / num_heads)
         at_key = torch.arange(num_keys, device=keys.device)
         at_query = torch.arange(num_keys - num_queries, num_keys, device=keys.device)
-        distance = (at_query[:, None] - at_key).abs()
-        return (-slopes[:, None, None] * distance).to(keys.dtype)
+        dtype = keys.dtype
+
+        def part(_: slice, rows: slice, columns: slice) -> Tensor:
+            distance = (at_query[rows, None] - at_key[columns]).abs()
+            return (-slopes[None, :, None, None] * distance).to(dtype)
+
+        return part
 
 
 def build_positions(config: ModelConfig) -> nn.Module:
     """Makes what is added to the embeddings."""
+    if config.architecture == "recurrent":  # which knows the order from reading in it
+        return NoPositions()
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config)
     if config.positions == "learned":
