@@ -80,8 +80,15 @@ def _require_choices(section: str, config: Any) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The architecture. The defaults are the paper's base model (sections 3 and 5.4)."""
+    """The architecture. The defaults are the paper's base model (sections 3 and 5.4).
 
+    A recurrent model takes the vocabularies, the numbers of layers, `d_model`, `dropout`,
+    `embedding_dropout`, `embedding_scale`, `decoder_start`, `projection_gain`, `cross_attention`,
+    `padding_mask` and `tie`; the other fields say nothing about it.
+    """
+
+    architecture: Literal["transformer", "recurrent"] = "transformer"
+    """The paper's, or the LSTMs that it replaced (`dragoman.model.recurrent`)."""
     source_vocab_size: int = 37000
     target_vocab_size: int = 37000
     num_encoder_layers: int = 6
@@ -139,6 +146,18 @@ class ModelConfig:
         _require_probability("model", self, "attention_dropout", "feed_forward_dropout")
         for name in ("source_vocab_size", "target_vocab_size"):
             _require(getattr(self, name) > EOS, f"model.{name}", getattr(self, name), "4 or more")
+        if self.architecture == "recurrent":
+            self._check_recurrent()
+        else:
+            self._check_heads()
+        if self.tie == "source-target-output" and self.source_vocab_size != self.target_vocab_size:
+            raise InputError(
+                f"model.tie is {self.tie}, but the source vocabulary has {self.source_vocab_size} "
+                f"entries and the target vocabulary {self.target_vocab_size}",
+                "with separate tokenizers use model.tie target-output or none",
+            )
+
+    def _check_heads(self) -> None:
         for name in ("d_k", "d_v"):
             if getattr(self, name) == 0:
                 if self.d_model % self.num_heads:
@@ -152,12 +171,26 @@ class ModelConfig:
             _require(
                 self.d_k % 2 == 0, "model.d_k", self.d_k, "an even number for rotary positions"
             )
-        if self.tie == "source-target-output" and self.source_vocab_size != self.target_vocab_size:
-            raise InputError(
-                f"model.tie is {self.tie}, but the source vocabulary has {self.source_vocab_size} "
-                f"entries and the target vocabulary {self.target_vocab_size}",
-                "with separate tokenizers use model.tie target-output or none",
-            )
+
+    def _check_recurrent(self) -> None:
+        _require(
+            self.d_model % 2 == 0,
+            "model.d_model",
+            self.d_model,
+            "an even number where model.architecture is recurrent: half of it for each direction",
+        )
+        _require(
+            self.causal_mask,
+            "model.causal_mask",
+            self.causal_mask,
+            "true where model.architecture is recurrent: its decoder can't look ahead",
+        )
+
+    @property
+    def position_limit(self) -> int | None:
+        """How many tokens a side may have; None where nothing sets a limit."""
+        learned = self.architecture == "transformer" and self.positions == "learned"
+        return self.max_positions if learned else None
 
 
 def _require_both(section: str, config: object, *names: str) -> None:
@@ -443,8 +476,8 @@ class Config:
     @property
     def longest_sentence(self) -> int:
         """Most tokens of a sentence that is trained on, EOS included; 0 where there is no limit."""
-        positions = self.model.max_positions if self.model.positions == "learned" else 0
-        return min((limit for limit in (self.data.max_length, positions) if limit), default=0)
+        limits = self.data.max_length, self.model.position_limit
+        return min((limit for limit in limits if limit), default=0)
 
 
 SECTIONS: dict[str, type] = {

@@ -65,15 +65,17 @@ def test_the_parameters_and_the_plan_of_the_paper_base_model(run: Any) -> None:
     assert round(sum(parts) / 1e6, 1) == 63.0
     memory = [number(shown, part) for part in ("weights", "gradients", "moments")]
     assert memory == [240, 240, 481]  # numbers of 4 bytes, once, once and twice
-    rest = number(shown, "activations") + number(shown, "work space")
-    assert number(shown, "in all") == pytest.approx(sum(memory) + rest, abs=2)
+    tensors = sum(memory) + number(shown, "activations") + number(shown, "work space")
+    rest = number(shown, "allocator") + number(shown, "program")
+    assert number(shown, "allocator") == pytest.approx(tensors / 2, abs=2)
+    assert number(shown, "in all") == pytest.approx(tensors + rest, abs=3)
     assert number(shown, "100,000 steps") == pytest.approx(9.5e17, rel=0.01)
     assert "published, not run here: 3.3e+18" in shown
 
 
 def test_attention_weights_grow_with_the_square_of_the_length(run: Any, model: Path) -> None:
     shown = run("inspect", model).out
-    assert "4,096 tokens are 64 times those of 512" in shown
+    assert "those of 4,096 tokens are 64 times those of 512" in shown
     assert number(shown, "4,096 tokens") == 64 * number(shown, "512 tokens") == 2 * 4096**2 / 2**18
     assert "published" not in shown
 
@@ -82,6 +84,7 @@ def test_the_settings_that_spare_memory_can_be_tried(run: Any, model: Path, tmp_
     changes = ("--training.accumulation", "5", "--batch-tokens", "10007", "--device", "cuda")
     before, after = (run("inspect", model, *changes[n:]).out for n in (2, 0))
     assert number(after, "activations") < number(before, "activations") / 4
+    assert "allocator" not in after  # torch has its own for a GPU, which was not measured
     assert "training on cuda in " in after  # whether one is here or not
     (tmp_path / "f.toml").write_text(after, "utf-8")
     training = build_config(read_settings(tmp_path / "f.toml")).training

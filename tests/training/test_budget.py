@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.config import Config, ModelConfig, build_config
+from dragoman.kernels import attention, blockwise
 from dragoman.model.loss import training_loss
 from dragoman.model.transformer import Transformer
 from dragoman.presets import preset_settings
@@ -21,6 +18,8 @@ from dragoman.training.budget import BatchShape
 from dragoman.training.distributed import Ranks
 from dragoman.training.optimizer import build_optimizer, reserve_moments
 from dragoman.training.step import TrainingLoss, training_step
+
+from ..peak import Peak
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {
@@ -42,27 +41,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "three matrices": {"tie": "none", "target_vocab_size": 307},
     "dropout everywhere": {"attention_dropout": 0.1, "feed_forward_dropout": 0.1},
 }
-
-
-class Peak(TorchDispatchMode):
-    """Follows the bytes of all tensors that are alive, and the most that they were."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.alive: dict[StorageWeakRef, int] = {}
-        self.most = 0
-
-    def __torch_dispatch__(
-        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                storage = leaf.untyped_storage()
-                self.alive[StorageWeakRef(storage)] = storage.nbytes()
-        self.alive = {ref: size for ref, size in self.alive.items() if not ref.expired()}
-        self.most = max(self.most, sum(self.alive.values()))
-        return result
 
 
 def configured(model: dict[str, Any], **training: Any) -> Config:
@@ -95,7 +73,11 @@ def peak_of_training(config: Config, shape: BatchShape) -> int:
 
 
 def operations_made(model: Transformer, shape: BatchShape) -> int:
-    with FlopCounterMode(display=False) as counter:
+    def in_place(_: Any, left: torch.Size, right: torch.Size, **__: Any) -> int:
+        return 2 * left[0] * left[1] * right[1]
+
+    not_counted_by_torch: Any = {torch.ops.aten.addmm_: in_place}
+    with FlopCounterMode(display=False, custom_mapping=not_counted_by_torch) as counter:
         training_loss(model, *random_batch(model.config, shape), 0.1).loss.backward()
     return counter.get_total_flops()
 
@@ -131,15 +113,26 @@ def test_the_estimated_memory_is_what_training_takes(
     assert sum(estimate(config, shape).values()) == pytest.approx(taken, rel=0.1)
 
 
-def test_attention_weights_are_kept_on_a_cpu_and_not_on_a_gpu() -> None:
-    config = configured({})
+def test_the_estimated_memory_of_long_sentences_is_what_training_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attention, "_LONG", 0)
+    monkeypatch.setattr(blockwise, "_BLOCK_ELEMENTS", 1 << 13)  # small beside what is kept
+    config, shape = configured(VARIANTS["dropout everywhere"]), BatchShape(5, 211)
+    taken = peak_of_training(config, shape)
+    assert sum(estimate(config, shape).values()) == pytest.approx(taken, rel=0.1)
+
+
+def test_attention_weights_are_kept_of_short_sentences_on_a_cpu_alone() -> None:
+    config = configured({"attention_dropout": 0.1})
     kept = {
         (device, n): budget.kept_for_backward(config, BatchShape(1, n), "float32", device)
         for device in ("cpu", "cuda")
-        for n in (64, 128)
+        for n in (64, 128, 256, 512)
     }
-    assert kept["cuda", 128] == pytest.approx(2 * kept["cuda", 64], rel=0.1)
     assert kept["cpu", 128] > 3 * kept["cpu", 64]
+    assert kept["cpu", 512] == pytest.approx(2 * kept["cpu", 256], rel=0.1)
+    assert kept["cuda", 128] == pytest.approx(2 * kept["cuda", 64], rel=0.1)
 
 
 def test_bfloat16_keeps_less_and_float64_takes_twice() -> None:

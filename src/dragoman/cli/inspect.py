@@ -107,7 +107,7 @@ def _plan(arguments: argparse.Namespace, config: Config) -> Iterator[str]:
     from dragoman.kernels.device import resolve_device
     from dragoman.training import budget
 
-    runtime.use_threads(arguments)
+    runtime.prepare_process(arguments)
     device = arguments.device
     if device == "auto":
         device = resolve_device(device).type
@@ -149,19 +149,27 @@ def _plan_memory(config: Config, precision: str, device: str) -> Iterator[str]:
     largest = budget.largest_micro_batch(config)
     memory = budget.estimate_memory(config, total, largest, precision, device)
     yield ""
-    yield f"MiB of tensors while training on {device} in {precision}; the largest micro-batch has"
+    yield f"MiB at the peak of training on {device} in {precision}; the largest micro-batch has"
     yield f"{largest.pairs:,} pairs of {largest.length:,} tokens a side"
+    if device == "cpu":
+        memory |= budget.estimate_overhead(config, sum(memory.values()))
     in_mib = {name: size / 2**20 for name, size in memory.items()}
     yield from _table({**in_mib, "in all": sum(in_mib.values())}, "{:,.0f}")
     if device == "cpu":
-        yield "the process holds more: Python, torch, and what the allocator keeps free, which was"
-        yield "measured on Linux at a third to four fifths of all of this"
+        yield "above what Python and torch take before they do anything; the allocator holds what"
+        yield "was freed and fits nothing else"
 
+    if config.model.architecture == "transformer":
+        yield from _compare_lengths(config.model.num_heads)
+
+
+def _compare_lengths(num_heads: int) -> Iterator[str]:
+    """Yields what attention weights would take, for one length and for a multiple of it."""
     short, long = _COMPARED_LENGTHS
     yield ""
-    yield "MiB of attention weights, n x n for each head, of one sentence in one layer;"
-    yield f"those of {long:,} tokens are {(long // short) ** 2} times those of {short:,}"
-    weights = {f"{n:,} tokens": config.model.num_heads * n * n / 2**18 for n in (short, long)}
+    yield "MiB of attention weights, n x n for each head, of one sentence in one layer, if they"
+    yield f"were kept; those of {long:,} tokens are {(long // short) ** 2} times those of {short:,}"
+    weights = {f"{n:,} tokens": num_heads * n * n / 2**18 for n in (short, long)}
     yield from _table(weights, "{:,.0f}")
 
 

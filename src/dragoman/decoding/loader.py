@@ -10,12 +10,13 @@ from dragoman.config import InputError
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.decoding.translator import Translator
 from dragoman.kernels.device import resolve_device
-from dragoman.model.transformer import Transformer
+from dragoman.model.architecture import build_model
+from dragoman.model.seq2seq import Seq2Seq
 
 
-def load_model(folder: ModelFolder, device: str = "auto") -> Transformer:
+def load_model(folder: ModelFolder, device: str = "auto") -> Seq2Seq:
     """Reads a model's network, in evaluation mode, onto `auto`, `cpu` or `cuda`."""
-    model = Transformer(folder.read_config().model)
+    model = build_model(folder.read_config().model)
     model.load_arrays(folder.read_weights())
     return model.to(resolve_device(device)).eval()
 
@@ -32,7 +33,8 @@ def load(
     Args:
         path: the model's folder.
         device: `auto`, `cpu` or `cuda`.
-        precision: `float32`, `bfloat16`, or `auto`, which is float32.
+        precision: `float32`, `bfloat16`, or `auto`: bfloat16 where that is fast. Its coarser
+            rounding may, where two words are almost as likely, depend on the size of a batch.
         ensemble: the folders of further models, whose probabilities are averaged with the first
             one's at every step.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 
 from dragoman.config import PAD
 from dragoman.model import hooks
-from dragoman.model.cache import DecoderCache, SharedCache
 from dragoman.model.fast_decoder import FastDecoder
+from dragoman.model.seq2seq import Cache, Seq2Seq
 from dragoman.model.transformer import Transformer
 
 State = TypeVar("State")
@@ -78,18 +79,13 @@ def log_softmax(logits: Float[Tensor, "*dims vocab"]) -> Float[Tensor, "*dims vo
     return logits.log_softmax(dim=-1, dtype=dtype)
 
 
-def cross_attention_weights(model: Transformer) -> str:
-    """Returns the name of the weights that stand for a model's attention: its last layer's."""
-    return f"decoder.layers.{model.config.num_decoder_layers - 1}.cross_attention.weights"
-
-
 class TransformerStepper:
-    """A Transformer, one position at a time, with a cache of what it has seen.
+    """A Transformer or a recurrent model, one position at a time, with a cache of what it has seen.
 
     It takes the weights as they are when it is made.
     """
 
-    def __init__(self, model: Transformer, precision: str = "float32") -> None:
+    def __init__(self, model: Seq2Seq, precision: str = "float32") -> None:
         """Prepares a model.
 
         Args:
@@ -101,24 +97,24 @@ class TransformerStepper:
         self.max_length: int | None = model.max_length
         self.device = model.output_weight.device
         dtype = torch.bfloat16 if precision == "bfloat16" else model.output_weight.dtype
-        self._fast = FastDecoder(model, dtype) if FastDecoder.supports(model) else None
+        self._start: Callable[[Tensor], Cache] = model.start
+        if isinstance(model, Transformer) and FastDecoder.supports(model):
+            self._start = partial(model.start, fast=FastDecoder(model, dtype))
 
     @torch.inference_mode()
-    def start(self, sources: Sequence[Sequence[int]]) -> DecoderCache | SharedCache:
+    def start(self, sources: Sequence[Sequence[int]]) -> Cache:
         """Encodes the sources, once."""
-        return self.model.start(pad_ids(sources, self.device), self._fast)
+        return self._start(pad_ids(sources, self.device))
 
     @torch.inference_mode()
     def step(
-        self, state: DecoderCache | SharedCache, tokens: Int[Tensor, "batch beam"]
+        self, state: Cache, tokens: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam vocab"]:
         """Runs the decoder for one position."""
         return log_softmax(self.model.step(tokens, state))
 
     @torch.inference_mode()
-    def select(
-        self, state: DecoderCache | SharedCache, rows: Int[Tensor, "kept_batch kept_beam"]
-    ) -> None:
+    def select(self, state: Cache, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:
         """Reorders what the hypotheses have cached."""
         state.select(rows)
 
@@ -126,13 +122,13 @@ class TransformerStepper:
 class ReadableStepper(TransformerStepper):
     """The same through the readable modules, which show their attention."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Seq2Seq) -> None:
         super().__init__(model.readable())
-        self._weights = cross_attention_weights(model)
+        self._weights = model.alignment_name
 
     @torch.inference_mode()
     def step(
-        self, state: DecoderCache | SharedCache, tokens: Int[Tensor, "batch beam"]
+        self, state: Cache, tokens: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam vocab"]:
         """Runs the decoder for one position and keeps its cross-attention."""
         with hooks.record(self.model, [self._weights]) as seen:

@@ -1,4 +1,4 @@
-"""The engine that runs a Transformer in torch."""
+"""The engine that runs our models in torch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from dragoman.decoding.stepper import (
     ReadableStepper,
     Stepper,
     TransformerStepper,
-    cross_attention_weights,
     log_softmax,
     pad_ids,
 )
 from dragoman.kernels.device import compute_in, resolve_precision
 from dragoman.model import hooks
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 
 
 class TorchEngine:
@@ -37,9 +36,9 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Seq2Seq,
         precision: str = "float32",
-        ensemble: Sequence[Transformer] = (),
+        ensemble: Sequence[Seq2Seq] = (),
     ) -> None:
         """Takes a model where it is.
 
@@ -156,7 +155,7 @@ class TorchEngine:
             )
         return members[0] if len(members) == 1 else EnsembleStepper(members)
 
-    def _prepare(self, model: Transformer, attentive: bool) -> TransformerStepper:
+    def _prepare(self, model: Seq2Seq, attentive: bool) -> TransformerStepper:
         if attentive and model.config.cross_attention:
             return ReadableStepper(model)
         return TransformerStepper(model, self.precision)
@@ -186,7 +185,7 @@ class TorchEngine:
         seen = []
         for model in self.models:
             if model.config.cross_attention:
-                twin, name = model.readable(), cross_attention_weights(model)
+                twin, name = model.readable(), model.alignment_name
                 with hooks.record(twin, [name]) as recorded:
                     twin(source, twin.decoder_input(target))
                 seen.append(recorded[name].mean(dim=1).float())

@@ -10,7 +10,7 @@ import torch
 from dragoman.data.batching import plan_in_order
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.model.loss import training_loss
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ForcedScores:
 
 @torch.no_grad()
 def forced_scores(
-    model: Transformer, corpus: EncodedCorpus, batch_tokens: int, smoothing: float
+    model: Seq2Seq, corpus: EncodedCorpus, batch_tokens: int, smoothing: float
 ) -> ForcedScores:
     """Measures a model on a corpus; the model is in evaluation mode meanwhile.
 

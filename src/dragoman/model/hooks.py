@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from dragoman.config import InputError, nearest_hint
 from dragoman.model.attention import FusedMultiHeadAttention
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 
 
-def _find(model: Transformer, name: str) -> nn.Module:
+def _find(model: Seq2Seq, name: str) -> nn.Module:
     if any(isinstance(module, FusedMultiHeadAttention) for module in model.modules()):
         raise InputError(
             f"{name} can't be seen in the fast model", "attach hooks to model.readable()"
@@ -29,7 +29,7 @@ def _find(model: Transformer, name: str) -> nn.Module:
 
 
 @contextmanager
-def replace(model: Transformer, name: str, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def replace(model: Seq2Seq, name: str, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Puts function(quantity) in the place of a quantity at every call, until the block ends.
 
     Raises:
@@ -43,7 +43,7 @@ def replace(model: Transformer, name: str, function: Callable[[Tensor], Tensor])
 
 
 @contextmanager
-def record(model: Transformer, names: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+def record(model: Seq2Seq, names: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Yields a dictionary that holds each named quantity as of the latest call.
 
     Raises:

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from dragoman.config import PAD
 from dragoman.kernels.cross_entropy import LossSums, projected_cross_entropy
-from dragoman.model.layout import PackedLayout, supports_packing
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 
 
 def label_smoothed_cross_entropy(
@@ -35,7 +34,7 @@ def label_smoothed_cross_entropy(
 
 
 def training_loss(
-    model: Transformer,
+    model: Seq2Seq,
     source: Int[Tensor, "batch source"],
     target: Int[Tensor, "batch target"],
     smoothing: float,
@@ -43,15 +42,11 @@ def training_loss(
     """Computes the loss of a batch under teacher forcing.
 
     Args:
-        model: the Transformer.
+        model: the one that learns.
         source: (batch, source), ending in EOS, padded with PAD.
         target: (batch, target), likewise.
         smoothing: probability spread evenly over the vocabulary.
     """
-    target_input, real = model.decoder_input(target), target != PAD
-    if supports_packing(model.config) and bool(real.any()):
-        layouts = PackedLayout(source != PAD), PackedLayout(real)
-        hidden = model.hidden(source, target_input, *layouts)
-    else:
-        hidden = model.hidden(source, target_input)[real]
+    real = target != PAD
+    hidden = model.hidden_of_real(source, model.decoder_input(target), real)
     return projected_cross_entropy(hidden, model.output_weight, target[real], smoothing)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
+from dragoman.config import PAD, ModelConfig
 from dragoman.model.attention import FusedMultiHeadAttention, MultiHeadAttention
 from dragoman.model.cache import DecoderCache, LayerCache, SharedCache
-from dragoman.model.embedding import InputEmbedding, TokenEmbedding, ZeroStartEmbedding
 from dragoman.model.fast_decoder import FastDecoder
 from dragoman.model.initialization import initialize
 from dragoman.model.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
 from dragoman.model.layout import PADDED, Layout, PackedLayout, supports_packing
 from dragoman.model.masks import AttentionMask, sequence_lengths
+from dragoman.model.seq2seq import Seq2Seq
 
-_START_TOKENS = {"bos": BOS, "eos": EOS, "pad": PAD, "zero": PAD}
 
+class Transformer(Seq2Seq):
+    """An encoder-decoder Transformer; with the default configuration the paper's base model."""
 
-class Transformer(nn.Module):
-    """An encoder-decoder Transformer; with the default configuration the paper's base model.
-
-    Attributes:
-        config: the architecture.
-        start_token: what the decoder reads first.
-        max_length: how many tokens a side may have; None without learned positions.
-    """
+    encoder: Encoder
+    decoder: Decoder
 
     def __init__(
         self,
@@ -50,42 +41,19 @@ class Transformer(nn.Module):
                 pass instead of being kept.
             attention: the fast class, or the readable one, where hooks attach.
         """
-        super().__init__()
-        self.config = config
-        self.start_token = _START_TOKENS[config.decoder_start]
-        self.max_length = config.max_positions if config.positions == "learned" else None
-        target_embedding = ZeroStartEmbedding if config.decoder_start == "zero" else TokenEmbedding
-        source_token = TokenEmbedding(config.source_vocab_size, config)
-        target_token = target_embedding(config.target_vocab_size, config)
-        self.source_embedding = InputEmbedding(source_token, config)
-        self.target_embedding = InputEmbedding(target_token, config)
-        recompute = gradient_checkpointing
         encoder = [EncoderLayer(config, attention) for _ in range(config.num_encoder_layers)]
         decoder = [DecoderLayer(config, attention) for _ in range(config.num_decoder_layers)]
-        self.encoder = Encoder(list(encoder), config, recompute)
-        self.decoder = Decoder(list(decoder), config, recompute)
-        self.output_embedding = TokenEmbedding(config.target_vocab_size, config)
-        if config.tie != "none":
-            self.output_embedding.weight = target_token.weight
-        if config.tie == "source-target-output":
-            source_token.weight = target_token.weight
+        super().__init__(
+            config,
+            Encoder(list(encoder), config, gradient_checkpointing),
+            Decoder(list(decoder), config, gradient_checkpointing),
+        )
         self.apply(partial(initialize, gain=config.projection_gain))
 
     @property
-    def output_weight(self) -> Tensor:
-        """The pre-softmax projection, (vocab, d_model): logits are hidden @ output_weight.T."""
-        return self.output_embedding.weight
-
-    def forward(
-        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target vocab"]:
-        """Returns logits, (batch, target, vocab), of each next token under teacher forcing.
-
-        Args:
-            source: ids (batch, source), ending in EOS, padded on the right with PAD.
-            target_input: ids (batch, target), as `decoder_input` makes them.
-        """
-        return F.linear(self.hidden(source, target_input), self.output_weight)
+    def alignment_name(self) -> str:
+        """Of the decoder's last layer."""
+        return f"decoder.layers.{self.config.num_decoder_layers - 1}.cross_attention.weights"
 
     def hidden(
         self,
@@ -111,6 +79,17 @@ class Transformer(nn.Module):
         mask = self._target_mask(target_input)
         return self.decoder(x, keys_values, mask, memory_mask, target_layout)
 
+    def hidden_of_real(
+        self,
+        source: Int[Tensor, "batch source"],
+        target_input: Int[Tensor, "batch target"],
+        real: Bool[Tensor, "batch target"],
+    ) -> Float[Tensor, "tokens d_model"]:
+        """Returns what `hidden` has where `real` is True, without work on padding if it can."""
+        if not supports_packing(self.config) or not bool(real.any()):
+            return super().hidden_of_real(source, target_input, real)
+        return self.hidden(source, target_input, PackedLayout(source != PAD), PackedLayout(real))
+
     def encode(
         self, source: Int[Tensor, "batch source"], layout: Layout = PADDED
     ) -> tuple[Float[Tensor, "*tokens d_model"], AttentionMask]:
@@ -119,15 +98,6 @@ class Transformer(nn.Module):
         mask = AttentionMask(lengths)
         x = self.source_embedding(source, layout=layout)
         return self.encoder(x, mask, layout), mask
-
-    def decoder_input(self, target: Int[Tensor, "batch target"]) -> Int[Tensor, "batch target"]:
-        """Shifts target, (batch, target), one to the right, behind the start token.
-
-        EOS is never read: where a shorter row would show it, there is padding.
-        """
-        start = target.new_full((target.shape[0], 1), self.start_token)
-        shifted = target[:, :-1]
-        return torch.cat([start, shifted.masked_fill(shifted == EOS, PAD)], dim=1)
 
     def start(
         self, source: Int[Tensor, "batch source"], fast: FastDecoder | None = None
@@ -180,36 +150,6 @@ class Transformer(nn.Module):
             for key in module._buffers:
                 module._buffers[key] = ours._buffers[key]
         return twin.train(self.training)
-
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns a copy of parameters and buffers by name, tied ones once."""
-        return {
-            name: tensor.detach().to("cpu", copy=True).numpy()
-            for name, tensor in self._named_tensors().items()
-        }
-
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Takes parameters and buffers by name.
-
-        Raises:
-            InputError: if they don't fit the configuration.
-        """
-        ours = self._named_tensors()
-        for name in sorted(ours.keys() ^ arrays.keys()):
-            problem = "is missing" if name in ours else "has no place in the model"
-            raise InputError(f"the weights don't fit the configuration: {name} {problem}")
-        for name, tensor in ours.items():
-            if tuple(tensor.shape) != arrays[name].shape:
-                raise InputError(
-                    f"the weights don't fit the configuration: {name} has the shape "
-                    f"{arrays[name].shape}, accepted is {tuple(tensor.shape)}"
-                )
-        with torch.no_grad():
-            for name, tensor in ours.items():
-                tensor.copy_(torch.from_numpy(np.array(arrays[name])))
-
-    def _named_tensors(self) -> dict[str, Tensor]:
-        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     def _target_mask(self, target_input: Tensor) -> AttentionMask:
         # Target padding stands behind every real token, where the causal mask hides it; it needs

@@ -14,14 +14,27 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from dragoman.config import UNK, Config, ModelConfig
+from dragoman.kernels.attention import is_long
 from dragoman.kernels.device import compute_in, resolve_precision
+from dragoman.model.architecture import build_model
 from dragoman.model.attention import FusedMultiHeadAttention
 from dragoman.model.masks import AttentionMask
+from dragoman.model.recurrent import QUERIES_AT_ONCE
 from dragoman.model.transformer import Transformer
 
 _FEED_FORWARD_MATRICES = {"relu": 2, "gelu": 2, "swiglu": 3, "none": 0}
 _LOGITS = 3 << 21
 """Most numbers of the size of logits that the loss holds: see `dragoman.kernels.cross_entropy`."""
+_PROCESS_BYTES = 97 << 20
+"""What a process holds after the first step of a toy, above a bare `import torch`."""
+_UNUSED, _UNUSED_CHECKPOINTING = 0.5, 0.2
+"""Of the tensors' bytes, what the allocator holds besides: blocks that were freed and fit nothing.
+Measured with glibc that gives no large block back, 4,096 tokens a batch: 0.44 with paper-base, 0.45
+to 0.52 with small, 0.51 to 0.70 with tiny; and where it gives large blocks back, as with gradient
+checkpointing it must, 0.17 with small."""
+_KEPT_BY_LSTM, _KEPT_BY_ATTENTION = 24, 8
+"""Numbers that a layer keeps for each token and dimension on a CPU: four gates and two states, some
+more than once. Additive attention keeps one for each pair of tokens besides."""
 _PROBE_SIZES = {"cpu": 1024, "cuda": 8192}
 _PROBE_SECONDS = 0.5
 
@@ -54,7 +67,7 @@ def largest_micro_batch(config: Config) -> BatchShape:
 def count_parameters(config: ModelConfig) -> dict[str, int]:
     """Counts the parameters of embeddings, encoder and decoder, a tied matrix once."""
     with torch.device("meta"):  # shapes without storage
-        model = Transformer(config)
+        model = build_model(config)
     counts = {"embeddings": 0, "encoder": 0, "decoder": 0}
     for name, parameter in model.named_parameters():
         part = name.partition(".")[0]
@@ -69,6 +82,8 @@ def count_operations(config: ModelConfig, shape: BatchShape) -> int:
     the backward pass makes two, for both factors. Everything that isn't a matrix product is left
     out; so is what `gradient_checkpointing` repeats.
     """
+    if config.architecture == "recurrent":
+        return _count_recurrent(config, shape)
     n = shape.length
     # Q K^T and weights x V, each query with each key; and the four projections around them.
     heads = config.num_heads * (config.d_k + config.d_v)
@@ -82,8 +97,19 @@ def count_operations(config: ModelConfig, shape: BatchShape) -> int:
     return 2 * shape.pairs * (encoder_passes * encoder + 3 * (decoder + output))
 
 
+def _count_recurrent(config: ModelConfig, shape: BatchShape) -> int:
+    """Counts the same of LSTMs, with four gates that see the token and the state before it."""
+    n, d_model = shape.length, config.d_model
+    encoder = config.num_encoder_layers * 2 * 4 * n * (d_model // 2) * (d_model + d_model // 2)
+    decoder = config.num_decoder_layers * 4 * n * d_model * 2 * d_model
+    # Projections of queries, keys and, from twice the width, the output; scores; weights x values.
+    attention = config.cross_attention * (4 * n * d_model * d_model + 2 * n * n * d_model)
+    output = n * d_model * config.target_vocab_size
+    return 3 * 2 * shape.pairs * (encoder + decoder + attention + output)
+
+
 class _WeightlessAttention(FusedMultiHeadAttention):
-    """Keeps what a GPU's function keeps for its backward pass: no attention weights."""
+    """Keeps what a fused function keeps for its backward pass: no attention weights."""
 
     def attend(
         self,
@@ -92,7 +118,23 @@ class _WeightlessAttention(FusedMultiHeadAttention):
         values: Float[Tensor, "batch heads key d_v"],
         mask: AttentionMask,
     ) -> Float[Tensor, "batch heads query d_v"]:
-        return F.scaled_dot_product_attention(queries, keys, values)
+        # what the heads have found is copied once more when it is joined and packed
+        return F.scaled_dot_product_attention(queries, keys, values).contiguous()
+
+
+class _CpuAttention(_WeightlessAttention):
+    """Keeps what a CPU keeps: attention weights of short sentences only."""
+
+    def attend(
+        self,
+        queries: Float[Tensor, "batch heads query d_k"],
+        keys: Float[Tensor, "batch heads key d_k"],
+        values: Float[Tensor, "batch heads key d_v"],
+        mask: AttentionMask,
+    ) -> Float[Tensor, "batch heads query d_v"]:
+        if is_long(queries, keys):  # no other kernel keeps anything else
+            return super().attend(queries, keys, values, mask)
+        return FusedMultiHeadAttention.attend(self, queries, keys, values, mask)
 
 
 def estimate_memory(
@@ -100,7 +142,7 @@ def estimate_memory(
 ) -> dict[str, int]:
     """Estimates the bytes that training takes at its peak, by what they are for.
 
-    What the allocator holds above them, and what the process had before, comes on top.
+    These are tensors; what the process holds besides is `estimate_overhead`.
 
     Args:
         config: the settings.
@@ -110,9 +152,12 @@ def estimate_memory(
         device: `cpu`, or `cuda`, whose attention keeps no weights; not measured on one.
     """
     width = 8 if precision == "float64" else 4
-    kept = kept_for_backward(config, shape, precision, device) * width // 4
     remade = 0
-    if config.training.gradient_checkpointing:
+    if config.model.architecture == "recurrent":
+        kept, remade = _memory_of_lstms(config, shape, width)
+    else:
+        kept = kept_for_backward(config, shape, precision, device) * width // 4
+    if config.training.gradient_checkpointing and config.model.architecture == "transformer":
         kept += _keys_values_of_memory(config.model, shape, 2 if precision == "bfloat16" else width)
         training = dataclasses.replace(config.training, gradient_checkpointing=False)
         plain = dataclasses.replace(config, training=training)
@@ -130,14 +175,43 @@ def estimate_memory(
     }
 
 
+def estimate_overhead(config: Config, tensors: int) -> dict[str, int]:
+    """Estimates the bytes that a training process holds on a CPU besides its tensors.
+
+    Args:
+        config: the settings.
+        tensors: bytes of the tensors, from `estimate_memory`.
+
+    Returns:
+        By what they are for; with the tensors the peak, above what a bare `import torch` takes.
+    """
+    unused = _UNUSED_CHECKPOINTING if config.training.gradient_checkpointing else _UNUSED
+    return {"allocator": round(unused * tensors), "program": _PROCESS_BYTES}
+
+
 def _keys_values_of_memory(config: ModelConfig, shape: BatchShape, width: int) -> int:
     """Returns the bytes of what cross-attention has projected before the layers are called."""
     numbers = config.num_decoder_layers * config.num_heads * (config.d_k + config.d_v)
     return config.cross_attention * numbers * shape.pairs * shape.length * width
 
 
+def _memory_of_lstms(config: Config, shape: BatchShape, width: int) -> tuple[int, int]:
+    """Returns the bytes that LSTMs and additive attention keep, and what the latter adds later.
+
+    Counted by hand, for what a pass keeps without storage isn't what a CPU keeps.
+    """
+    model, recompute = config.model, config.training.gradient_checkpointing
+    of_tokens = shape.pairs * shape.length * model.d_model * width
+    kept = _KEPT_BY_LSTM * of_tokens * (model.num_encoder_layers + model.num_decoder_layers)
+    if not model.cross_attention:
+        return kept, 0
+    compared = of_tokens * min(shape.length, QUERIES_AT_ONCE if recompute else shape.length)
+    kept += _KEPT_BY_ATTENTION * of_tokens + (0 if recompute else compared)
+    return kept, (3 if recompute else 2) * compared
+
+
 def kept_for_backward(config: Config, shape: BatchShape, precision: str, device: str) -> int:
-    """Returns the bytes that the forward pass of a batch keeps, the loss not among them.
+    """Returns the bytes that a Transformer's forward pass of a batch keeps, without the loss.
 
     The pass itself is made, on tensors that have shapes and no storage, and what it leaves behind
     is counted. Arguments as in `estimate_memory`; float64 is counted as float32.
@@ -155,7 +229,7 @@ def kept_for_backward(config: Config, shape: BatchShape, precision: str, device:
         model = Transformer(
             model_config,
             gradient_checkpointing=config.training.gradient_checkpointing,
-            attention=_WeightlessAttention if device == "cuda" else FusedMultiHeadAttention,
+            attention=_WeightlessAttention if device == "cuda" else _CpuAttention,
         )
         ids = torch.full((shape.pairs, shape.length), UNK)
         with (

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import InputError
+from dragoman.config import InputError, ModelConfig
 from dragoman.training.metrics import read_metrics
+
+_NAMES = {"transformer": "Transformer", "recurrent": "recurrent model"}
 
 
 def read_summary(folder: ModelFolder) -> dict[str, Any]:
@@ -24,6 +26,13 @@ def read_summary(folder: ModelFolder) -> dict[str, Any]:
         raise InputError(f"{path}: no such file") from None
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: damaged") from None
+
+
+def _layers(model: ModelConfig) -> str:
+    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}, d_model {model.d_model}"
+    if model.architecture == "recurrent":
+        return f"{layers}, {'additive attention' if model.cross_attention else 'no attention'}"
+    return f"{layers}, d_ff {model.d_ff}, {model.num_heads} heads"
 
 
 def model_card(folder: ModelFolder) -> str:
@@ -46,13 +55,12 @@ def model_card(folder: ModelFolder) -> str:
         [
             f"# {folder.path.name.encode(errors='replace').decode()}",
             "",
-            f"A Transformer that translates {languages}, trained with Dragoman.",
+            f"A {_NAMES[model.architecture]} that translates {languages}, trained with Dragoman.",
             "",
             "| | |",
             "|---|---|",
             f"| Parameters | {start['parameters']:,} |",
-            f"| Layers | {model.num_encoder_layers} + {model.num_decoder_layers}, "
-            f"d_model {model.d_model}, d_ff {model.d_ff}, {model.num_heads} heads |",
+            f"| Layers | {_layers(model)} |",
             f"| Vocabulary | {model.source_vocab_size} source, {model.target_vocab_size} target |",
             f"| Training text | {data['report']} |",
             f"| Validation text | {data['validation_pairs']:,} pairs"

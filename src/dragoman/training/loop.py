@@ -20,7 +20,7 @@ from dragoman.data.subword_dropout import SubwordDropout
 from dragoman.kernels.device import resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
 from dragoman.kernels.process import product_route
-from dragoman.model.transformer import Transformer
+from dragoman.model.architecture import build_model
 from dragoman.training.card import model_card
 from dragoman.training.distributed import Ranks, joined
 from dragoman.training.feed import Ahead, Feed
@@ -126,7 +126,7 @@ class TrainingRun:
             self.config.longest_sentence,
         )
         torch.manual_seed(training.seed)
-        self.model = Transformer(
+        self.model = build_model(
             self.config.model, gradient_checkpointing=training.gradient_checkpointing
         ).to(ranks.device, torch.float64 if self.precision == "float64" else None)
         if not ranks.first:  # the same parameters, but dropout of its own

@@ -17,7 +17,7 @@ from dragoman.data.batching import require_fit
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.model.transformer import Transformer
+from dragoman.model.architecture import build_model
 from dragoman.training.card import read_summary
 from dragoman.training.metrics import Report
 
@@ -80,7 +80,7 @@ def create(
         _require_room(config, data)
         _write_json(partial / "run" / "environment.json", _environment())
         _write_json(partial / "run" / "data.json", _data_summary(prepared))
-        model = Transformer(config.model)  # what doesn't fit into memory leaves nothing behind
+        model = build_model(config.model)  # what doesn't fit into memory leaves nothing behind
         if parent is not None:
             weights = parent.read_weights()
             model.load_arrays(weights)
@@ -120,8 +120,8 @@ def _require_room(config: Config, data: Path) -> None:
     lengths = {name: EncodedCorpus.open(data / name).lengths for name in (TRAINING, VALIDATION)}
     require_fit(int(lengths[TRAINING].max()), config.training.batch_tokens)
     for name, found in lengths.items():
-        longest, most = int(found.max()), config.model.max_positions
-        if config.model.positions == "learned" and longest > most:
+        longest, most = int(found.max()), config.model.position_limit
+        if most is not None and longest > most:
             raise InputError(
                 f"the longest {name} sentence has {longest} tokens, model.max_positions is {most}, "
                 f"accepted is at least {longest}, for positions are learned",

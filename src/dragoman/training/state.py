@@ -11,7 +11,7 @@ import torch
 
 from dragoman.checkpoint import Arrays, Checkpoint
 from dragoman.config import InputError
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 from dragoman.training.distributed import Ranks
 from dragoman.training.optimizer import load_optimizer, optimizer_arrays
 
@@ -69,7 +69,7 @@ def _random_name(rank: int, kind: str) -> str:
 
 
 def capture(
-    state: RunState, model: Transformer, optimizer: torch.optim.Adam, ranks: Ranks
+    state: RunState, model: Seq2Seq, optimizer: torch.optim.Adam, ranks: Ranks
 ) -> Checkpoint | None:
     """Copies everything that the next step depends on, the random numbers of all ranks included.
 
@@ -87,7 +87,7 @@ def capture(
 
 
 def restore(
-    checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.Adam, ranks: Ranks
+    checkpoint: Checkpoint, model: Seq2Seq, optimizer: torch.optim.Adam, ranks: Ranks
 ) -> RunState:
     """Puts model, optimiser and random numbers back; returns where the run stood.
 

@@ -15,7 +15,7 @@ from dragoman.config import PAD, TrainingConfig
 from dragoman.kernels.cross_entropy import LossSums
 from dragoman.kernels.device import compute_in
 from dragoman.model.loss import training_loss
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 from dragoman.training.distributed import Ranks
 
 Batch = tuple[Tensor, Tensor]
@@ -44,7 +44,7 @@ class StepResult:
 class TrainingLoss(nn.Module):
     """The loss of a batch as a module, which is what DistributedDataParallel takes."""
 
-    def __init__(self, model: Transformer, smoothing: float) -> None:
+    def __init__(self, model: Seq2Seq, smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing

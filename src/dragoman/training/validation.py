@@ -15,7 +15,7 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.decoding.translator import Translator
 from dragoman.evaluation.bleu import evaluate
 from dragoman.evaluation.perplexity import forced_scores
-from dragoman.model.transformer import Transformer
+from dragoman.model.seq2seq import Seq2Seq
 from dragoman.training.metrics import Event
 
 _SAMPLES = 3
@@ -46,7 +46,7 @@ class Validator:
             tokenizers,
         )
 
-    def measure(self, model: Transformer) -> Event:
+    def measure(self, model: Seq2Seq) -> Event:
         """Returns a `validation` event, its step and seconds left to the caller.
 
         The loss is taken over all pairs in float32; the first `training.validation_lines` are
