@@ -10,7 +10,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dragoman.view.curves import draw_curves
+from dragoman.config import TrainingConfig
+from dragoman.training.schedule import learning_rate
+from dragoman.view.curves import draw_curves, draw_schedule, read_schedule
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LOGS: list[dict[str, Any]] = [
@@ -63,3 +65,17 @@ def test_a_score_that_was_not_measured_makes_no_point(tmp_path: Path, panels: li
     draw_curves([{**VALIDATIONS[0], "bleu": None}, VALIDATIONS[1]], tmp_path / "curves.png")
     assert np.asarray(panels[1].lines[0].get_xdata()).tolist() == [7]
     assert np.asarray(panels[1].lines[1].get_xdata()).tolist() == [3, 7]
+
+
+@pytest.mark.parametrize("schedule", ["noam", "inverse-square-root", "constant"])
+def test_a_schedule_is_what_the_optimizer_is_given_and_peaks_as_the_warm_up_ends(
+    schedule: str, tmp_path: Path
+) -> None:
+    config = TrainingConfig(schedule=schedule, warmup_steps=37, max_steps=5)  # type: ignore[arg-type]
+    found = read_schedule(config, 512)
+    assert (found.steps[0], found.steps[-1]) == (1, 4 * 37)
+    for step, rate in zip(found.steps, found.learning_rates, strict=True):
+        assert rate == learning_rate(step, config, 512)
+    assert max(found.learning_rates) == found.learning_rates[found.steps.index(37)]
+    draw_schedule(found, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

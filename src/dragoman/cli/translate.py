@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli import runtime
+from dragoman.cli import runtime, surgery
 from dragoman.cli.parser import Commands, whole_number
 from dragoman.config import DecodingConfig, InputError
 
@@ -33,6 +33,9 @@ With --format jsonl each line is an object with the keys
 Flags are counted at the end; they change nothing, nor the exit status. Lines from a pipe are
 translated as soon as they come. What --sample draws for a line depends on --seed and the line's
 number in the input, not on other lines.
+
+With --without each line has the whole model's translation, a tab, and that of the model without;
+with jsonl an object with these under the keys "before" and "after". Flags count what came after.
 """
 
 
@@ -100,6 +103,7 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="most lines read before they are translated and written; default: 1000",
     )
+    surgery.add_option(parser)
     runtime.add_options(parser)
 
 
@@ -111,17 +115,25 @@ def run(arguments: argparse.Namespace) -> None:
     for flag, needs_jsonl in (("--n-best", config.n_best > 1), ("--alignment", config.alignment)):
         if needs_jsonl and arguments.format != "jsonl":
             raise InputError(f"{flag} doesn't fit into plain text", "use --format jsonl")
+    if "without" in arguments and "ensemble" in arguments:
+        raise InputError("--without and --ensemble are both given, accepted is one")
     output = output_path(arguments.output) if "output" in arguments else None
     write = _FORMATS[arguments.format]
     source = getattr(arguments, "file", None)
     prefixes = _read_prefixes(arguments.prefix_file, source) if "prefix_file" in arguments else None
     buffers = read_buffers(source, arguments.buffer_lines)
     translator = runtime.open_translator(arguments, arguments.path)
+    cut = surgery.cut_translator(arguments, translator)
     counts: Counter[str] = Counter()
     with open_output(output) as file:
         for first, texts, forced in _with_prefixes(buffers, prefixes):
             found = translator.translate(texts, config, forced, first)
-            file.write("".join(write(each) + "\n" for each in found).encode())
+            lines = [write(each) for each in found]
+            if cut is not None:
+                found = cut.translate(texts, config, forced, first)
+                join = _PAIRS[arguments.format]
+                lines = list(map(join, lines, map(write, found)))
+            file.write("".join(line + "\n" for line in lines).encode())
             file.flush()
             counts.update(flag for each in found for flag in each.flags)
     _report(counts, config)
@@ -200,5 +212,11 @@ _WARNINGS = {
     "unlikely": "{:,} of the translations are improbable to the model itself",
 }
 """By flag: what is said of so many translations; the second number is the source's limit."""
+
+_PAIRS: dict[str, Callable[[str, str], str]] = {
+    "text": lambda before, after: before.replace("\t", " ") + "\t" + after,
+    "jsonl": lambda before, after: f'{{"before": {before}, "after": {after}}}',
+}
+"""By format: a line of what the whole model says and what it says without its parts."""
 
 _FORMATS: dict[str, Callable[[Translation], str]] = {"text": _write_text, "jsonl": _write_json}
