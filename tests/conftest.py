@@ -12,5 +12,5 @@ torch.set_num_threads(1)
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Checks shapes where parts are tested; whole runs would take four times as long."""
-    whole_runs = item.path.parent.name in ("training", "cli")
+    whole_runs = item.path.parent.name in ("training", "cli", "lab")
     jaxtyping.config.update("jaxtyping_disable", whole_runs)

@@ -15,6 +15,7 @@ from dragoman.cli import (
     demo,
     evaluate,
     inspect,
+    lab,
     score,
     train,
     translate,
@@ -23,7 +24,7 @@ from dragoman.cli.parser import Parser
 from dragoman.config import InputError, RunError
 from dragoman.kernels.memory import is_want_of_memory
 
-_COMMANDS = (demo, train, translate, score, evaluate, compare, average, inspect, attend, bench)
+_COMMANDS = (demo, train, translate, score, evaluate, compare, average, inspect, attend, lab, bench)
 _FAILED, _MISUSED, _INTERRUPTED = 1, 2, 130
 
 

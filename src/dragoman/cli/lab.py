@@ -1,0 +1,169 @@
+"""`dragoman lab`: break one design choice at a time and watch what happens."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.cli import runtime
+from dragoman.cli.parser import Commands, Parser, whole_number
+from dragoman.cli.progress import say
+from dragoman.config import InputError
+
+if TYPE_CHECKING:
+    from dragoman.lab.data import LabData
+    from dragoman.lab.experiment import Experiment, Results, Trial
+
+_SEEDS, _WIDTH = 3, 20
+_BARS = "▁▂▃▄▅▆▇█"
+_REPORT = "report.html"
+
+
+def add_parser(commands: Commands) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "lab",
+        help="leave one design choice out and see what happens",
+        description="Runs experiments: a base and variants that differ in one setting each, with "
+        "the same\nseeds, data order and steps. Predictions stand before the run; verdicts are "
+        "computed from it.",
+    )
+    parser.set_defaults(parser=parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the experiments and what each asks")
+    listing.set_defaults(run=_list, parser=listing)
+    running = actions.add_parser("run", help="run experiments; what was run before is kept")
+    running.set_defaults(run=_run, parser=running)
+    running.add_argument("names", metavar="NAME", nargs="+", help="an experiment")
+    running.add_argument(
+        "--quick", action="store_true", default=False, help="one seed and fewer steps"
+    )
+    running.add_argument(
+        "--seeds", type=whole_number(1), metavar="N", help=f"default: {_SEEDS}, with --quick 1"
+    )
+    running.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads")
+    running.add_argument("--source", nargs="+", metavar="F", help="your own text instead")
+    running.add_argument("--target", nargs="+", metavar="F", help="its translation, line by line")
+    running.add_argument("--pairs", nargs="+", metavar="F", help="or .tsv or .jsonl files of both")
+    running.add_argument(
+        "--language", metavar="L", help="phrases from English into L, such as de, instead"
+    )
+    reporting = actions.add_parser("report", help="write all results as one HTML file")
+    reporting.set_defaults(run=_report, parser=reporting)
+    for each in (running, reporting):
+        _add_folder(each)
+
+
+def _add_folder(parser: Parser) -> None:
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        default="dragoman-lab",
+        help="where results are kept; default: dragoman-lab",
+    )
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from dragoman.lab.experiments import EXPERIMENTS
+
+    for experiment in EXPERIMENTS.values():
+        print(f"{experiment.name:<16}{experiment.question.en}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from dragoman.lab.experiments import find_experiments
+    from dragoman.lab.runner import Plan, run_experiment
+
+    experiments = find_experiments(arguments.names)
+    data = _data(arguments)
+    runtime.prepare_process(arguments)
+    seeds = getattr(arguments, "seeds", 1 if arguments.quick else _SEEDS)
+    plan = Plan(Path(arguments.output), seeds, arguments.quick, data)
+    if seeds == 1:
+        say("one seed: intervals hold for it alone")
+    for experiment in experiments:
+        say(f"{experiment.name}: {experiment.question.en}")
+        results = run_experiment(experiment, plan, _show)
+        print("\n".join(_describe(experiment, results)), flush=True)
+    say(f"for curves and code: dragoman lab report --output {arguments.output}")
+
+
+def _data(arguments: argparse.Namespace) -> LabData | None:
+    """Returns the text that was asked for, None for each experiment's own."""
+    from dragoman.lab.data import cldr_data, user_data
+
+    source, target, pairs = (getattr(arguments, side, []) for side in ("source", "target", "pairs"))
+    if len(source) != len(target):
+        raise InputError(
+            f"--source has {len(source)} files and --target {len(target)}, accepted is as many of "
+            f"each"
+        )
+    if "language" in arguments:
+        if source or pairs:
+            raise InputError("--language and files are both given, accepted is one")
+        return cldr_data(arguments.language)
+    return user_data(source, target, pairs) if source or pairs else None
+
+
+def _show(trial: Trial) -> None:
+    """Says how a trial stands: the latest loss, and its curve so far."""
+    name = f"  {trial.variant:<20} seed {trial.seed}"
+    if trial.failed:
+        say(f"{name}  {trial.failed}")
+        return
+    step, loss = trial.curve[-1]
+    done = "  done" if trial.measures else ""
+    say(
+        f"{name}  step {step:>5,}  loss {loss:6.3f}  {sparkline([y for _, y in trial.curve])}{done}"
+    )
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns the last numbers as bars from 0 to the highest; a cross for what isn't finite."""
+    shown = values[-_WIDTH:]
+    highest = max((value for value in shown if math.isfinite(value)), default=0.0)
+
+    def bar(value: float) -> str:
+        if not math.isfinite(value):
+            return "x"
+        share = max(0.0, value) / highest if highest > 0 else 0.0
+        return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
+
+    return "".join(map(bar, shown))
+
+
+def _describe(experiment: Experiment, results: Results) -> list[str]:
+    lines = []
+    for claim in experiment.claims:
+        verdict = experiment.judge(claim, results)
+        lines += [
+            f"{experiment.name}: {claim.statement.en}",
+            f"  predicted: {claim.prediction.en}",
+            f"  seen:      {verdict.seen.en}",
+            f"  verdict:   {verdict.outcome}",
+        ]
+    return lines
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from dragoman.data.atomic import write_text
+    from dragoman.lab.experiments import EXPERIMENTS
+    from dragoman.lab.report import write_report
+    from dragoman.lab.runner import stored_results
+
+    folder = Path(arguments.output)
+    found = {
+        name: (experiment, results)
+        for name, experiment in EXPERIMENTS.items()
+        if (results := stored_results(experiment, folder)) is not None
+    }
+    if not found:
+        raise InputError(
+            f"{folder}: no experiment has been run to its end",
+            f"dragoman lab run {next(iter(EXPERIMENTS))} --quick --output {folder}",
+        )
+    write_text(folder / _REPORT, write_report(found))
+    print(folder / _REPORT)

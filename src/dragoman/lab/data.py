@@ -1,0 +1,109 @@
+"""The text of an experiment: toy tasks, or the user's own. No torch needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import InputError, Settings
+from dragoman.data.atomic import replacing
+from dragoman.data.cldr import make_pairs
+from dragoman.data.corpus import read_pairs
+from dragoman.data.tasks import Task, make_task
+
+Pairs = Sequence[tuple[str, str]]
+
+_TRAIN, _VALID = "train.jsonl", "valid.jsonl"
+_LEAST = 100
+_HELD_OUT = 200
+"""Pairs to test with, at most."""
+_PHRASES = 10_000
+
+
+@dataclass(frozen=True)
+class LabData:
+    """Pairs to learn from and pairs to test with, none of them in both."""
+
+    train: Pairs
+    test: Pairs
+    beyond: Pairs = ()
+    """More to test with, each source longer than any that is trained on."""
+    settings: Settings = field(default_factory=dict)
+    """What the text asks for, over an experiment's own settings."""
+
+    @property
+    def digest(self) -> str:
+        """Says whether two texts are the same."""
+        text = json.dumps([self.train, self.test, self.beyond])
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+    def write(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Writes what a training run reads, unless it is there; returns the settings for it."""
+        place = folder / self.digest
+        if not place.exists():
+            with replacing(place) as partial:
+                partial.mkdir()
+                for name, pairs in ((_TRAIN, self.train), (_VALID, self.test)):
+                    lines = (json.dumps({"source": s, "target": t}) + "\n" for s, t in pairs)
+                    (partial / name).write_text("".join(lines), encoding="utf-8")
+        return {"data": {"pairs": str(place / _TRAIN), "valid_pairs": str(place / _VALID)}}
+
+
+def task_data(
+    task: Task,
+    lengths: tuple[int, int],
+    longest: int = 0,
+    alphabet: int = 10,
+    count: int = 3000,
+    held_out: int = _HELD_OUT,
+) -> LabData:
+    """Makes strings of a toy task.
+
+    Args:
+        task: what the target is.
+        lengths: fewest and most symbols of a source that is trained on.
+        longest: most symbols of those beyond it; none are made if 0.
+        alphabet: different symbols.
+        count: strings to train on.
+        held_out: strings to test with, of each kind.
+    """
+    pairs = make_task(task, count + held_out, *lengths, alphabet, seed=1)
+    beyond = make_task(task, held_out, lengths[1] + 1, longest, alphabet, 2) if longest else []
+    return LabData(pairs[:count], pairs[count:], beyond)
+
+
+def cldr_data(language: str) -> LabData:
+    """Makes phrases of the Unicode CLDR, from English into another language.
+
+    Raises:
+        InputError: for an unknown language.
+    """
+    made = make_pairs("en", language, _PHRASES, seed=1)
+    return LabData(
+        [(source, target) for _, source, target in made.train],
+        [(source, target) for _, source, target in made.test[:: len(made.test) // _HELD_OUT + 1]],
+        settings={"data": {"vocab_size": 1500, "target_language": language}},
+    )
+
+
+def user_data(source: Sequence[str], target: Sequence[str], pairs: Sequence[str]) -> LabData:
+    """Reads a user's files; every tenth distinct pair, 200 at most, is tested with.
+
+    Raises:
+        InputError: if a file can't be read, or there are too few pairs.
+    """
+    found = list(dict.fromkeys(read_pairs(source, target, pairs)))
+    if len(found) < _LEAST:
+        names = ", ".join([*source, *target, *pairs])
+        raise InputError(
+            f"{names}: {len(found)} distinct pairs, accepted is {_LEAST} or more",
+            "without files the laboratory makes text of its own",
+        )
+    test = found[::10][:_HELD_OUT]
+    held_out = set(test)
+    train = [pair for pair in found if pair not in held_out]
+    return LabData(train, test, settings={"data": {"vocab_size": 2000}})

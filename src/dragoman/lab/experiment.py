@@ -1,0 +1,217 @@
+"""What an experiment is: a question, claims with predictions, variants, measures. No torch needed.
+
+Predictions are written before a run, and verdicts are computed from its numbers. Every text is in
+English and in Simplified Chinese.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from dragoman.config import Config, Settings, build_config
+
+if TYPE_CHECKING:
+    from dragoman.lab.data import LabData
+    from dragoman.lab.trained import Trained
+
+Outcome = Literal["confirmed", "not confirmed", "within noise", "no result"]
+"""`no result`: a run of the experiment broke off, or its data can't answer."""
+Measured = float | dict[str, float]
+"""A number, or numbers by what they depend on, such as a length."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """The same in two languages."""
+
+    en: str
+    zh: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting that a variant changes."""
+
+    setting: str
+    """`section.field`."""
+    value: Any
+
+    def to_settings(self) -> dict[str, dict[str, Any]]:
+        """Returns it as a layer for `build_config`."""
+        section, _, name = self.setting.partition(".")
+        return {section: {name: self.value}}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A configuration that differs in one setting from another one."""
+
+    name: str
+    change: Change | None = None
+    """None for the base itself."""
+    of: str = ""
+    """The variant that is changed; the base if empty."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that is measured on each trained model."""
+
+    name: str
+    label: Text
+    """With the unit."""
+    x: Text | None = None
+    """What it depends on, with the unit, where it is not a single number."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant trained with one seed."""
+
+    variant: str
+    seed: int
+    curve: list[tuple[int, float]]
+    """Steps and the training text's negative log-likelihood, nats per token."""
+    measures: dict[str, Measured] = field(default_factory=dict)
+    items: list[float] = field(default_factory=list)
+    """1 for each test sentence that is translated exactly, else 0."""
+    failed: str = ""
+    """Why there are no measures, if there are none."""
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Trial:
+        """Makes a trial of what `dataclasses.asdict` has become on its way through JSON."""
+        return cls(**{**kept, "curve": [(step, value) for step, value in kept["curve"]]})
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that a run of an experiment has found."""
+
+    exact: dict[str, float]
+    """From the mathematics alone, nothing trained."""
+    trials: list[Trial]
+
+    def of(self, variant: str) -> list[Trial]:
+        """Returns the trials of a variant, seed by seed."""
+        found = [trial for trial in self.trials if trial.variant == variant]
+        return sorted(found, key=lambda trial: trial.seed)
+
+    def values(self, variant: str, measure: str) -> list[float]:
+        """Returns a single-number measure of a variant, seed by seed."""
+        return [float(trial.measures[measure]) for trial in self.of(variant)]  # type: ignore[arg-type]
+
+    def mean(self, variant: str, measure: str) -> float:
+        """Returns a measure's mean over the seeds."""
+        found = self.values(variant, measure)
+        return sum(found) / len(found)
+
+    def items(self, variant: str) -> list[list[float]]:
+        """Returns the score of each test sentence, seed by seed."""
+        return [trial.items for trial in self.of(variant)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a prediction."""
+
+    outcome: Outcome
+    seen: Text
+    """The numbers that decided."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that can turn out false."""
+
+    statement: Text
+    source: str
+    """Who says so, and where."""
+    prediction: Text
+    """Written before the run."""
+    judge: Callable[[Results], Verdict]
+    """Computes the verdict; it may expect every measure of every trial."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A design choice, and what happens without it."""
+
+    name: str
+    number: int
+    version: int
+    """Goes up when what is measured changes: older results are then measured again."""
+    title: Text
+    question: Text
+    settings: Settings
+    """Of the base."""
+    steps: int
+    quick_steps: int
+    variants: tuple[Variant, ...]
+    """The first one is the base."""
+    measures: tuple[Measure, ...]
+    claims: tuple[Claim, ...]
+    data: Callable[[], LabData]
+    """Makes the text, where the user gives none."""
+    measure: Callable[[Trained], dict[str, Measured]]
+    why: Text
+    formula: str
+    code: tuple[Any, ...]
+    """The classes and functions that implement the choice."""
+    exact: Callable[[], dict[str, float]] = dict
+
+    @property
+    def base(self) -> Variant:
+        """What the others are changed from."""
+        return self.variants[0]
+
+    def variant(self, name: str) -> Variant:
+        """Returns a variant by its name; the base if it is empty."""
+        return next(each for each in self.variants if each.name == (name or self.base.name))
+
+    def layers(self, variant: Variant) -> list[Settings]:
+        """Returns the settings of a variant, from the weakest to the strongest."""
+        if variant.change is None:
+            return [self.settings]
+        return [*self.layers(self.variant(variant.of)), variant.change.to_settings()]
+
+    def difference(self, variant: Variant) -> str:
+        """Returns in one line what a variant changes, such as `model.d_k = 16 (was 64)`."""
+        if variant.change is None:
+            return ""
+        before = flatten(build_config(*self.layers(self.variant(variant.of))))
+        name = variant.change.setting
+        return f"{name} = {_write(variant.change.value)} (was {_write(before[name])})"
+
+    def judge(self, claim: Claim, results: Results) -> Verdict:
+        """Returns the verdict on a claim, which can be had only of whole runs."""
+        failed = [f"{t.variant}, seed {t.seed}: {t.failed}" for t in results.trials if t.failed]
+        if failed:
+            reasons = "; ".join(failed)
+            return Verdict("no result", Text(f"broke off: {reasons}", f"中断：{reasons}"))
+        return claim.judge(results)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Returns every setting under its full name."""
+    sections: Mapping[str, Mapping[str, Any]] = dataclasses.asdict(config)
+    return {
+        f"{s}.{name}": value for s, values in sections.items() for name, value in values.items()
+    }
+
+
+def _write(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def holds(condition: bool, seen: Text) -> Verdict:
+    """Returns the verdict on what is either so or not."""
+    return Verdict("confirmed" if condition else "not confirmed", seen)
+
+
+def numbers(template: Text, *values: float | Sequence[float]) -> Text:
+    """Fills the same numbers into a text in both languages, as `str.format` does."""
+    return Text(template.en.format(*values), template.zh.format(*values))

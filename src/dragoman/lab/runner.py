@@ -1,0 +1,186 @@
+"""Runs the variants of an experiment with each seed, and keeps what was found.
+
+Under the laboratory's folder there is one for each experiment:
+
+EXPERIMENT/run.json       what its latest run consists of
+EXPERIMENT/KEY.json       one trial, or what needs no training; KEY is a digest of all it depends on
+EXPERIMENT/KEY/           a model in training; goes when the trial is done
+text/                     what they train on
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.checkpoint import ModelFolder
+from dragoman.config import Config, InputError, RunError, build_config
+from dragoman.data.atomic import remove_leftovers, write_text
+from dragoman.lab.data import LabData
+from dragoman.lab.experiment import Experiment, Results, Trial, Variant, flatten
+from dragoman.lab.trained import Trained
+from dragoman.training.loop import train
+from dragoman.training.metrics import Event, read_metrics
+
+Listen = Callable[[Trial], None]
+"""Is told of a trial as its curve grows, and once more when it is done and has its measures."""
+
+_POINTS = 20
+"""Points of a curve."""
+_RUN = "run.json"
+_FILES = ("data.pairs", "data.valid_pairs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How experiments are run."""
+
+    folder: Path
+    """The laboratory's folder."""
+    seeds: int = 3
+    quick: bool = False
+    data: LabData | None = None
+    """The user's text; each experiment's own if None."""
+
+
+def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Results:
+    """Trains and measures whatever hasn't been yet, and returns everything.
+
+    All trials of a seed share first weights as far as they have the same shapes, and data order;
+    all have the same number of steps. An interrupted trial goes on where its last checkpoint is.
+
+    Args:
+        experiment: what to run.
+        plan: how.
+        listen: is told of every trial, also of those that were run before.
+    """
+    folder = plan.folder / experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
+    data = plan.data or experiment.data()
+    files = data.write(plan.folder / "text")
+    exact_key = _digest({"experiment": experiment.name, "version": experiment.version})
+    trials = [
+        (variant, seed, config, _key(experiment, config, data))
+        for seed in range(1, plan.seeds + 1)
+        for variant in experiment.variants
+        for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
+    ]
+    keys = [key for *_, key in trials]
+    run = {"quick": plan.quick, "exact": exact_key, "trials": keys}
+    write_text(folder / _RUN, json.dumps(run, indent=1) + "\n")
+    exact = _read(folder, exact_key)
+    if exact is None:
+        exact = experiment.exact()
+        _write(folder, exact_key, exact)
+    found = []
+    for variant, seed, config, key in trials:
+        kept = _read(folder, key)
+        if kept is None:
+            trial = _run_trial(experiment, variant, seed, config, data, folder / key, listen)
+            _write(folder, key, dataclasses.asdict(trial))
+            shutil.rmtree(folder / key, ignore_errors=True)
+        else:
+            trial = Trial.from_json(kept)
+        listen(trial)
+        found.append(trial)
+    return Results(exact, found)
+
+
+def stored_results(experiment: Experiment, folder: Path) -> Results | None:
+    """Returns what the latest run of an experiment has found, None if it isn't whole."""
+    place = folder / experiment.name
+    run = _read(place, _RUN.removesuffix(".json"))
+    if run is None:
+        return None
+    exact, trials = _read(place, run["exact"]), [_read(place, key) for key in run["trials"]]
+    if exact is None or None in trials:
+        return None
+    return Results(exact, [Trial.from_json(trial) for trial in trials])
+
+
+def _configure(
+    experiment: Experiment,
+    variant: Variant,
+    seed: int,
+    quick: bool,
+    data: LabData,
+    files: dict[str, dict[str, Any]],
+) -> Config:
+    steps = experiment.quick_steps if quick else experiment.steps
+    every = max(1, steps // _POINTS)
+    budget = {
+        "seed": seed,
+        "max_steps": steps,
+        "log_every": every,
+        "validate_every": max(1, steps // 4),
+        "keep_checkpoints": 1,
+        "average_last": 1,
+    }
+    return build_config(*experiment.layers(variant), data.settings, files, {"training": budget})
+
+
+def _key(experiment: Experiment, config: Config, data: LabData) -> str:
+    settings = {name: value for name, value in flatten(config).items() if name not in _FILES}
+    return _digest(
+        {
+            "experiment": experiment.name,
+            "version": experiment.version,
+            "settings": settings,
+            "data": data.digest,
+        }
+    )
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _run_trial(
+    experiment: Experiment,
+    variant: Variant,
+    seed: int,
+    config: Config,
+    data: LabData,
+    folder: Path,
+    listen: Listen,
+) -> Trial:
+    live = Trial(variant.name, seed, curve=[])  # after an interruption, what came since
+
+    def report(event: Event) -> None:
+        if event["event"] == "log":
+            live.curve.append((event["step"], event["nll"]))
+            listen(live)
+
+    if folder.exists():
+        remove_leftovers(folder.parent)
+    try:
+        train(folder, config, resume=True, device="cpu", report=report)
+    except RunError as error:  # a run that breaks off is a result, too
+        return dataclasses.replace(live, failed=str(error))
+    trained = Trained.open(ModelFolder(folder), data)
+    measures = experiment.measure(trained)
+    measures["exact"] = sum(trained.items) / len(trained.items)
+    logged = read_metrics(ModelFolder(folder).run / "metrics.jsonl")
+    curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
+    return Trial(variant.name, seed, curve, measures, trained.items)
+
+
+def _read(folder: Path, key: str) -> Any:
+    path = folder / f"{key}.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise InputError(f"{path}: not sound JSON", "remove it, and run again") from None
+
+
+def _write(folder: Path, key: str, content: Mapping[str, Any]) -> None:
+    write_text(folder / f"{key}.json", json.dumps(content) + "\n")

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.config import InputError, RunError
+from dragoman.lab import runner
+from dragoman.lab.data import user_data
+from dragoman.lab.experiment import Experiment, Trial
+from dragoman.lab.runner import Plan, run_experiment, stored_results
+
+
+def ignore(trial: Trial) -> None:
+    pass
+
+
+def forbid(*arguments: Any, **options: Any) -> None:
+    raise AssertionError("trained again")
+
+
+def test_each_variant_has_each_seed_and_a_curve_to_the_last_step(
+    toy: Experiment, tmp_path: Path
+) -> None:
+    told: list[Trial] = []
+    found = run_experiment(toy, Plan(tmp_path, seeds=2), told.append)
+    assert [(trial.variant, trial.seed) for trial in found.trials] == [
+        ("base", 1),
+        ("changed", 1),
+        ("base", 2),
+        ("changed", 2),
+    ]
+    for trial in found.trials:
+        assert [step for step, _ in trial.curve] == [1, 2, 3, 4, 5]
+        assert trial.measures["exact"] == sum(trial.items) / len(trial.items)
+        assert trial in told
+    assert found.exact == {"two": 2.0}
+    assert not list((tmp_path / "toy").glob("*/"))  # no model is left
+
+
+def test_what_was_run_is_not_run_again_and_reads_the_same(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    monkeypatch.setattr(runner, "train", forbid)
+    assert run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore) == first
+    assert stored_results(toy, tmp_path) == first
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"quick_steps": 4}])
+def test_what_has_changed_is_run_again(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, int]
+) -> None:
+    run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    monkeypatch.setattr(runner, "train", forbid)
+    with pytest.raises(AssertionError, match="trained again"):
+        run_experiment(
+            dataclasses.replace(toy, **change),  # type: ignore[arg-type]
+            Plan(tmp_path, quick=True, seeds=1),
+            ignore,
+        )
+
+
+def test_an_interrupted_trial_goes_on_and_ends_as_if_nothing_had_happened(
+    toy: Experiment, tmp_path: Path
+) -> None:
+    def interrupt(trial: Trial) -> None:
+        if trial.curve[-1][0] == 4 and trial.variant == "changed":
+            raise KeyboardInterrupt
+
+    plan = Plan(tmp_path / "broken", seeds=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(toy, plan, interrupt)
+    assert stored_results(toy, plan.folder) is None
+    resumed = run_experiment(toy, plan, ignore)
+    assert resumed == run_experiment(toy, Plan(tmp_path / "whole", seeds=1), ignore)
+
+
+def test_a_run_that_breaks_off_is_a_result(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(*arguments: Any, **options: Any) -> None:
+        raise RunError("the gradient wasn't finite")
+
+    monkeypatch.setattr(runner, "train", diverge)
+    found = run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+    verdict = toy.judge(toy.claims[0], found)
+    assert verdict.outcome == "no result"
+    assert "base, seed 1: the gradient wasn't finite" in verdict.seen.en
+
+
+def test_the_same_text_elsewhere_is_the_same_run(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run_experiment(toy, Plan(tmp_path / "a", quick=True, seeds=1), ignore)
+    (tmp_path / "a").rename(tmp_path / "b")
+    monkeypatch.setattr(runner, "train", forbid)
+    assert run_experiment(toy, Plan(tmp_path / "b", quick=True, seeds=1), ignore) == first
+
+
+def test_a_damaged_result_is_named(toy: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "run.json").write_text("{", "utf-8")
+    with pytest.raises(InputError, match=r"run\.json: not sound JSON"):
+        stored_results(toy, tmp_path)
+
+
+def test_verdicts_are_computed(toy: Experiment, tmp_path: Path) -> None:
+    found = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    assert toy.judge(toy.claims[0], found).outcome == "confirmed"
+    for trial in found.trials:
+        trial.measures["half"] = math.nan
+    assert toy.judge(toy.claims[0], found).outcome == "not confirmed"
+
+
+def write_pairs(path: Path, count: int) -> str:
+    path.write_text("".join(f"s {n}\tt {n}\n" for n in range(count)), "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("count", [100, 5003])
+def test_a_user_s_text_is_split_without_overlap(tmp_path: Path, count: int) -> None:
+    data = user_data((), (), [write_pairs(tmp_path / "p.tsv", count)])
+    assert len(data.test) == min(200, count // 10)
+    assert not set(data.train) & set(data.test)
+    assert len(data.train) + len(data.test) == count
+
+
+def test_too_little_text_says_how_much_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="99 distinct pairs, accepted is 100 or more"):
+        user_data((), (), [write_pairs(tmp_path / "p.tsv", 99)])

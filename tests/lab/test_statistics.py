@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.lab.statistics import Band, bootstrap_difference, curve_band
+
+scores = st.lists(st.floats(-10, 10), min_size=1, max_size=7)
+
+
+@given(scores)
+def test_a_band_reaches_from_the_lowest_to_the_highest_and_holds_the_mean(
+    values: list[float],
+) -> None:
+    band = Band.of(values)
+    assert band.low == min(values)
+    assert band.high == max(values)
+    assert band.low - 1e-9 <= band.mean <= band.high + 1e-9
+
+
+def test_a_curve_has_a_band_where_all_seeds_have_a_point() -> None:
+    found = curve_band([[(1, 3.0), (2, 5.0)], [(2, 7.0), (3, 9.0)]])
+    assert found == [(2, Band(6.0, 5.0, 7.0))]
+    assert curve_band([]) == []
+
+
+def test_the_same_scores_are_no_clear_difference() -> None:
+    items = [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+    found = bootstrap_difference(items, items)
+    assert (found.mean, found.low, found.high) == (0.0, 0.0, 0.0)
+    assert not found.clear
+
+
+def test_what_a_seed_does_to_both_cancels() -> None:
+    lower = [[0.0] * 11, [50.0] * 11, [-20.0] * 11]
+    higher = [[value + 1 for value in seed] for seed in lower]
+    found = bootstrap_difference(higher, lower)
+    assert found.mean == pytest.approx(1.0)
+    assert found.clear
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_seeds_that_disagree_are_noise_however_many_the_items(sign: int) -> None:
+    better, worse = [1.0] * 101, [0.0] * 101
+    found = bootstrap_difference([better, worse, better][::sign], [worse, better, worse][::sign])
+    assert found.mean == pytest.approx(1 / 3)
+    assert not found.clear
+
+
+def test_the_direction_is_the_sign_of_the_mean() -> None:
+    better, worse = [[1.0] * 13] * 3, [[0.0] * 13] * 3
+    assert bootstrap_difference(better, worse).low == 1.0
+    assert bootstrap_difference(worse, better).high == -1.0
