@@ -287,7 +287,7 @@ def test_a_configuration_names_its_model() -> None:
     [
         ({"d_model": 11}, "model.d_model is 11, accepted is an even number"),
         ({"causal_mask": False}, "model.causal_mask is False, accepted is true"),
-        ({"architecture": "recurent"}, "accepted is one of transformer, recurrent"),
+        ({"architecture": "lstm"}, "accepted is one of transformer, recurrent"),
     ],
 )
 def test_what_a_recurrent_model_can_not_be_is_refused(values: dict[str, Any], message: str) -> None:
