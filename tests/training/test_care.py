@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ from dragoman.training.step import TrainingLoss
 
 from ..model.toys import toy_model
 from .runs import run_and_listen, toy_run
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_means_something() -> Iterator[None]:
+    """Undoes what a shell does for commands in its background: they ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def press_at(step: int, path: Path, config: Any, **options: Any) -> list[Event]:
