@@ -14,9 +14,10 @@ from torch import Tensor
 from dragoman.config import EOS, DecodingConfig, InputError
 from dragoman.decoding.engine import Hypothesis
 from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.stepper import TransformerStepper
 from dragoman.decoding.torch_engine import TorchEngine, token_batches
 from dragoman.model import hooks
-from dragoman.model.cache import DecoderCache
+from dragoman.model.seq2seq import Cache
 from dragoman.model.transformer import Transformer
 
 Toy = Callable[..., Transformer]
@@ -187,14 +188,16 @@ def test_a_source_that_is_too_long_is_cut_and_flagged_and_its_neighbours_are_not
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_learned_positions_limit_both_sides_with_a_flag(toy: Toy, beam_size: int) -> None:
+def test_learned_positions_limit_both_sides_with_a_flag(
+    toy: Toy, beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = toy(positions="learned", max_positions=8, tie="none")
-    step = model.step
+    step = TransformerStepper.step
 
-    def without_eos(tokens: Tensor, cache: DecoderCache) -> Tensor:
-        return step(tokens, cache).index_fill(2, torch.tensor([EOS]), -torch.inf)
+    def without_eos(self: TransformerStepper, cache: Cache, tokens: Tensor) -> Tensor:
+        return step(self, cache, tokens).index_fill(2, torch.tensor([EOS]), -torch.inf)
 
-    model.step = without_eos  # type: ignore[method-assign]
+    monkeypatch.setattr(TransformerStepper, "step", without_eos)
     [[found]] = TorchEngine(model).translate([[5] * 9], decoding(beam_size=beam_size))
     assert (len(found.tokens), found.flags) == (8, ("cut", "source-cut"))
     assert TorchEngine(model).score([[5]], [[4] * 8], decoding()) == [-np.inf]

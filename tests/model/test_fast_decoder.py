@@ -22,10 +22,9 @@ def model(**switches: Any) -> Transformer:
     return toy_model(**switches).eval()
 
 
-def started(transformer: Transformer) -> SharedCache:
-    cache = transformer.start(SOURCES, FastDecoder(transformer, torch.float64))
-    assert isinstance(cache, SharedCache)
-    return cache
+def started(transformer: Transformer) -> tuple[FastDecoder, SharedCache]:
+    fast = FastDecoder(transformer, torch.float64)
+    return fast, fast.start(SOURCES)
 
 
 @pytest.fixture
@@ -37,15 +36,13 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @torch.inference_mode()
 def check_against_the_plain_decoder(transformer: Transformer, data: st.DataObject) -> None:
-    plain, shared = transformer.start(SOURCES), started(transformer)
+    plain, (fast, shared) = transformer.start(SOURCES), started(transformer)
     batch, width = len(SOURCES), 1
     for _ in range(9):
         tokens = torch.tensor(
             data.draw(st.lists(st.integers(0, 18), min_size=batch * width, max_size=batch * width))
         ).view(batch, width)
-        torch.testing.assert_close(
-            transformer.step(tokens, shared), transformer.step(tokens, plain)
-        )
+        torch.testing.assert_close(fast.step(tokens, shared), transformer.step(tokens, plain))
         kept = data.draw(st.lists(st.integers(0, batch - 1), min_size=1, max_size=3, unique=True))
         parents = st.lists(st.integers(0, width - 1), min_size=3, max_size=3)
         wide = data.draw(st.integers(1, 3))
@@ -66,13 +63,12 @@ def test_its_steps_are_the_plain_ones_whatever_is_kept_and_in_whatever_order(
 
 @torch.inference_mode()
 def test_reordering_copies_no_keys_and_no_values() -> None:
-    transformer = model()
-    cache = started(transformer)
-    transformer.step(torch.full((3, 1), 4), cache)
+    fast, cache = started(model())
+    fast.step(torch.full((3, 1), 4), cache)
     cache.select(torch.tensor([[0, 0], [1, 1], [2, 2]]))
     before = [each.data_ptr() for pair in cache.past for each in pair]
     for _ in range(5):
-        transformer.step(torch.full((3, 2), 4), cache)
+        fast.step(torch.full((3, 2), 4), cache)
         cache.select(torch.tensor([[1, 0], [3, 3], [4, 5]]))
     assert [each.data_ptr() for pair in cache.past for each in pair] == before
 
@@ -80,12 +76,11 @@ def test_reordering_copies_no_keys_and_no_values() -> None:
 @pytest.mark.usefixtures("cramped")
 @torch.inference_mode()
 def test_what_no_hypothesis_descends_from_takes_no_place() -> None:
-    transformer = model()
-    cache = started(transformer)
-    transformer.step(torch.full((3, 1), 4), cache)
+    fast, cache = started(model())
+    fast.step(torch.full((3, 1), 4), cache)
     cache.select(torch.tensor([[0] * 5, [1] * 5, [2] * 5]))
     for _ in range(40):
-        transformer.step(torch.full((3, 5), 4), cache)
+        fast.step(torch.full((3, 5), 4), cache)
         cache.select(torch.tensor([[4] * 5, [9] * 5, [14] * 5]))
     room = 2 * 5 + 5 + 5  # of two steps, the step that was made last, and up to a multiple of 5
     assert cache.past[0][0].shape[2] <= cache.length + room
@@ -95,10 +90,9 @@ def test_what_no_hypothesis_descends_from_takes_no_place() -> None:
 def test_bfloat16_holds_keys_and_values_and_no_parameter_changes() -> None:
     transformer = toy_model(spread=0.2).eval().float()
     fast = FastDecoder(transformer, torch.bfloat16)
-    cache, exact = transformer.start(SOURCES, fast), transformer.start(SOURCES)
-    assert isinstance(cache, SharedCache)
+    cache, exact = fast.start(SOURCES), transformer.start(SOURCES)
     tokens = torch.full((3, 1), 4)
-    close = transformer.step(tokens, cache).float() - transformer.step(tokens, exact)
+    close = fast.step(tokens, cache).float() - transformer.step(tokens, exact)
     assert close.abs().max() < 0.05
     kept = [each for pair in cache.past + cache.memory for each in pair]
     assert {each.dtype for each in kept} == {torch.bfloat16}

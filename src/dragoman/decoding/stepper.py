@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -97,21 +96,22 @@ class TransformerStepper:
         self.max_length: int | None = model.max_length
         self.device = model.output_weight.device
         dtype = torch.bfloat16 if precision == "bfloat16" else model.output_weight.dtype
-        self._start: Callable[[Tensor], Cache] = model.start
+        self._decoder: Any = model  # it takes the caches that it has made itself
         if isinstance(model, Transformer) and FastDecoder.supports(model):
-            self._start = partial(model.start, fast=FastDecoder(model, dtype))
+            self._decoder = FastDecoder(model, dtype)
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> Cache:
         """Encodes the sources, once."""
-        return self._start(pad_ids(sources, self.device))
+        cache: Cache = self._decoder.start(pad_ids(sources, self.device))
+        return cache
 
     @torch.inference_mode()
     def step(
         self, state: Cache, tokens: Int[Tensor, "batch beam"]
     ) -> Float[Tensor, "batch beam vocab"]:
         """Runs the decoder for one position."""
-        return log_softmax(self.model.step(tokens, state))
+        return log_softmax(self._decoder.step(tokens, state))
 
     @torch.inference_mode()
     def select(self, state: Cache, rows: Int[Tensor, "kept_batch kept_beam"]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -11,9 +10,6 @@ from torch import Tensor
 
 from dragoman.model.attention import KeysValues
 from dragoman.model.masks import AttentionMask
-
-if TYPE_CHECKING:
-    from dragoman.model.fast_decoder import FastDecoder
 
 _SLOTS = 32
 _STEPS = 8
@@ -91,7 +87,6 @@ class SharedCache:
     last tokens in common, so that little more than one of them is kept.
 
     Attributes:
-        decoder: what reads and fills it.
         memory: each layer's cross-attention keys (batch, heads, source, d_k) and values.
         past: each layer's self-attention keys (batch, heads, slots, d_k) and values.
         width: hypotheses of a sentence.
@@ -100,7 +95,6 @@ class SharedCache:
 
     def __init__(
         self,
-        decoder: FastDecoder,
         memory: list[KeysValues],
         memory_lengths: Int[Tensor, " batch"] | None,
         past: list[tuple[Tensor, Tensor]],
@@ -108,12 +102,10 @@ class SharedCache:
         """Begins with one empty hypothesis for each sentence.
 
         Args:
-            decoder: what reads and fills it.
             memory: of the source, in the type to compute in.
             memory_lengths: (batch,), how many source positions are real; None where all are.
             past: keys and values of each layer, (batch, heads, 0, d_k) and d_v.
         """
-        self.decoder = decoder
         self.memory, self.past = memory, past
         self.width, self.length, self._used = 1, 0, 0
         keys = memory[0][0]

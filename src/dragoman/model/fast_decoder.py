@@ -1,27 +1,26 @@
 """The decoder's step as a search makes it: weights converted once, hypotheses that share slots.
 
-Plain definition: `Decoder.step` with a `DecoderCache`.
+Plain definition: `Transformer.start` and `step`, with a `DecoderCache`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from dragoman.config import PAD
 from dragoman.kernels.prepacked import PrepackedLinear
 from dragoman.model.attention import FusedMultiHeadAttention, KeysValues, MultiHeadAttention
 from dragoman.model.cache import SharedCache
 from dragoman.model.feed_forward import FeedForward, GatedFeedForward
 from dragoman.model.layers import DecoderLayer
-from dragoman.model.masks import AttentionMask
-
-if TYPE_CHECKING:
-    from dragoman.model.transformer import Transformer
+from dragoman.model.layout import PADDED, PackedLayout, supports_packing
+from dragoman.model.transformer import Transformer
 
 _POSITIONS = 64
 """Positions are computed so many at a time."""
@@ -144,7 +143,7 @@ class FastDecoder:
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         """Converts the weights of a model that it `supports`, for products in `dtype`."""
-        self._decoder = model.decoder
+        self._model, self._decoder = model, model.decoder
         self._num_heads = model.config.num_heads
         self._d_k, self._d_v = model.config.d_k, model.config.d_v
         self._dtype = dtype
@@ -169,18 +168,27 @@ class FastDecoder:
         )
         return fused and model.config.positions != "alibi"
 
-    def start(self, memory: list[KeysValues], mask: AttentionMask) -> SharedCache:
-        """Makes the cache of a batch from each layer's cross-attention keys and values."""
+    def start(self, source: Int[Tensor, "batch source"]) -> SharedCache:
+        """Encodes sources, without work on padding if it can, and makes the cache for `step`.
+
+        Args:
+            source: ids (batch, source), as in `Transformer.forward`.
+        """
+        layout, real = PADDED, source != PAD
+        if supports_packing(self._model.config) and not real.all():
+            layout = PackedLayout(real)
+        memory, mask = self._model.encode(source, layout)
         converted = [
             (keys.to(self._dtype).contiguous(), values.to(self._dtype).contiguous())
-            for keys, values in memory
+            for keys, values in self._decoder.memory_keys_values(memory, layout)
         ]
         like = converted[0][0]
         shape = (len(like), self._num_heads, 0)
         past = [
-            (like.new_empty(*shape, self._d_k), like.new_empty(*shape, self._d_v)) for _ in memory
+            (like.new_empty(*shape, self._d_k), like.new_empty(*shape, self._d_v))
+            for _ in converted
         ]
-        return SharedCache(self, converted, mask.key_lengths, past)
+        return SharedCache(converted, mask.key_lengths, past)
 
     def step(
         self, tokens: Int[Tensor, "batch width"], cache: SharedCache

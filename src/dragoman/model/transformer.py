@@ -11,8 +11,7 @@ from torch import Tensor
 
 from dragoman.config import PAD, ModelConfig
 from dragoman.model.attention import FusedMultiHeadAttention, MultiHeadAttention
-from dragoman.model.cache import DecoderCache, LayerCache, SharedCache
-from dragoman.model.fast_decoder import FastDecoder
+from dragoman.model.cache import DecoderCache, LayerCache
 from dragoman.model.initialization import initialize
 from dragoman.model.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
 from dragoman.model.layout import PADDED, Layout, PackedLayout, supports_packing
@@ -99,26 +98,18 @@ class Transformer(Seq2Seq):
         x = self.source_embedding(source, layout=layout)
         return self.encoder(x, mask, layout), mask
 
-    def start(
-        self, source: Int[Tensor, "batch source"], fast: FastDecoder | None = None
-    ) -> DecoderCache | SharedCache:
+    def start(self, source: Int[Tensor, "batch source"]) -> DecoderCache:
         """Encodes sources and makes the cache from which `step` decodes.
 
         Args:
             source: ids (batch, source), as in `forward`.
-            fast: what `step` shall decode with instead of the modules.
         """
-        layout, real = PADDED, source != PAD
-        if fast is not None and supports_packing(self.config) and not real.all():
-            layout = PackedLayout(real)
-        memory, mask = self.encode(source, layout)
-        keys_values = self.decoder.memory_keys_values(memory, layout)
-        if fast is not None:
-            return fast.start(keys_values, mask)
+        memory, mask = self.encode(source)
+        keys_values = self.decoder.memory_keys_values(memory)
         return DecoderCache([LayerCache(each) for each in keys_values], mask.key_lengths)
 
     def step(
-        self, tokens: Int[Tensor, "batch width"], cache: DecoderCache | SharedCache
+        self, tokens: Int[Tensor, "batch width"], cache: DecoderCache
     ) -> Float[Tensor, "batch width vocab"]:
         """Reads one more token of each hypothesis; the cache advances.
 
@@ -129,8 +120,6 @@ class Transformer(Seq2Seq):
         Returns:
             logits of the next token, (batch, width, vocab).
         """
-        if isinstance(cache, SharedCache):
-            return cache.decoder.step(tokens, cache)
         x = self.target_embedding(tokens.reshape(-1, 1), cache.length)
         hidden = self.decoder.step(x, cache.layers, cache.memory_mask, cache.length)
         cache.length += 1
