@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def toy() -> Experiment:
         why=text("Because"),
         formula="a < b",
         code=(Band.of,),
-        exact=lambda: {"two": 2.0},
+        observe=lambda: {"two": 2.0},
     )
 
 
@@ -84,6 +85,6 @@ def untrained() -> Callable[..., Trained]:
         config = build_config(SMALL, {"model": {**model, **sizes}})
         torch.manual_seed(1)
         fresh = build_model(config.model).eval()
-        return Trained(fresh, config, Tokenizers(tokenizer, tokenizer), data, items=[])
+        return Trained(Path(), fresh, config, Tokenizers(tokenizer, tokenizer), data, items=[])
 
     return make

@@ -37,7 +37,7 @@ def test_each_variant_has_each_seed_and_a_curve_to_the_last_step(
         assert [step for step, _ in trial.curve] == [1, 2, 3, 4, 5]
         assert trial.measures["exact"] == sum(trial.items) / len(trial.items)
         assert trial in told
-    assert found.exact == {"two": 2.0}
+    assert found.observed == {"two": 2.0}
     assert not list((tmp_path / "toy").glob("*/"))  # no model is left
 
 

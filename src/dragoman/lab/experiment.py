@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Outcome = Literal["confirmed", "not confirmed", "within noise", "no result"]
 """`no result`: a run of the experiment broke off, or its data can't answer."""
-Measured = float | dict[str, float]
-"""A number, or numbers by what they depend on, such as a length."""
+Measured = float | dict[str, float] | list[list[float]]
+"""A number; numbers by what they depend on, such as a length; or a grid, row by row."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,21 @@ class Measure:
     label: Text
     """With the unit."""
     x: Text | None = None
-    """What it depends on, with the unit, where it is not a single number."""
+    """What it depends on, with the unit, where it is not a single number; a grid's columns."""
+    y: Text | None = None
+    """A grid's rows."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves of what was observed without training."""
+
+    label: Text
+    """With the unit."""
+    x: Text
+    """What they depend on, with the unit."""
+    curves: Mapping[str, Text]
+    """The names of the observations, and what the legend calls each."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +105,18 @@ class Trial:
 class Results:
     """All that a run of an experiment has found."""
 
-    exact: dict[str, float]
-    """From the mathematics alone, nothing trained."""
+    observed: dict[str, Measured]
+    """What needs no training."""
     trials: list[Trial]
 
     def of(self, variant: str) -> list[Trial]:
         """Returns the trials of a variant, seed by seed."""
         found = [trial for trial in self.trials if trial.variant == variant]
         return sorted(found, key=lambda trial: trial.seed)
+
+    def number(self, name: str) -> float:
+        """Returns a single number of those that were observed without training."""
+        return float(self.observed[name])  # type: ignore[arg-type]
 
     def values(self, variant: str, measure: str) -> list[float]:
         """Returns a single-number measure of a variant, seed by seed."""
@@ -148,20 +166,28 @@ class Experiment:
     question: Text
     settings: Settings
     """Of the base."""
-    steps: int
-    quick_steps: int
-    variants: tuple[Variant, ...]
-    """The first one is the base."""
-    measures: tuple[Measure, ...]
     claims: tuple[Claim, ...]
-    data: Callable[[], LabData]
-    """Makes the text, where the user gives none."""
-    measure: Callable[[Trained], dict[str, Measured]]
     why: Text
     formula: str
     code: tuple[Any, ...]
     """The classes and functions that implement the choice."""
-    exact: Callable[[], dict[str, float]] = dict
+    steps: int = 0
+    quick_steps: int = 0
+    checkpoint_every: int = 0
+    """Steps between the weights that `Trained.at` can go back to; 0 keeps the last ones alone."""
+    variants: tuple[Variant, ...] = ()
+    """The first one is the base; none where nothing is trained."""
+    data: Callable[[], LabData] | None = None
+    """Makes the text, where the user gives none."""
+    measure: Callable[[Trained], Mapping[str, Measured]] = lambda _: {}
+    """Measures each trained model. `exact`, the share of test sentences that are translated to the
+    letter, is measured of all."""
+    measures: tuple[Measure, ...] = ()
+    """What the report shows of it."""
+    observe: Callable[[], Mapping[str, Measured]] = dict
+    """Finds what needs no training: what follows from the mathematics, or what a model takes."""
+    charts: tuple[Chart, ...] = ()
+    """What the report draws of it."""
 
     @property
     def base(self) -> Variant:

@@ -3,7 +3,8 @@
 Under the laboratory's folder there is one for each experiment:
 
 EXPERIMENT/run.json       what its latest run consists of
-EXPERIMENT/KEY.json       one trial, or what needs no training; KEY is a digest of all it depends on
+EXPERIMENT/KEY.json       one trial, or what was observed without any; KEY is a digest of all that
+                          it depends on
 EXPERIMENT/KEY/           a model in training; goes when the trial is done
 text/                     what they train on
 """
@@ -62,9 +63,9 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     """
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    data = plan.data or experiment.data()
-    files = data.write(plan.folder / "text")
-    exact_key = _digest({"experiment": experiment.name, "version": experiment.version})
+    data = plan.data or (experiment.data() if experiment.data else LabData((), ()))
+    files = data.write(plan.folder / "text") if experiment.variants else {}
+    observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
     trials = [
         (variant, seed, config, _key(experiment, config, data))
         for seed in range(1, plan.seeds + 1)
@@ -72,12 +73,12 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
     ]
     keys = [key for *_, key in trials]
-    run = {"quick": plan.quick, "exact": exact_key, "trials": keys}
+    run = {"quick": plan.quick, "observed": observed_key, "trials": keys}
     write_text(folder / _RUN, json.dumps(run, indent=1) + "\n")
-    exact = _read(folder, exact_key)
-    if exact is None:
-        exact = experiment.exact()
-        _write(folder, exact_key, exact)
+    observed = _read(folder, observed_key)
+    if observed is None:
+        observed = dict(experiment.observe())
+        _write(folder, observed_key, observed)
     found = []
     for variant, seed, config, key in trials:
         kept = _read(folder, key)
@@ -89,7 +90,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
             trial = Trial.from_json(kept)
         listen(trial)
         found.append(trial)
-    return Results(exact, found)
+    return Results(observed, found)
 
 
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
@@ -98,10 +99,10 @@ def stored_results(experiment: Experiment, folder: Path) -> Results | None:
     run = _read(place, _RUN.removesuffix(".json"))
     if run is None:
         return None
-    exact, trials = _read(place, run["exact"]), [_read(place, key) for key in run["trials"]]
-    if exact is None or None in trials:
+    observed, trials = _read(place, run["observed"]), [_read(place, key) for key in run["trials"]]
+    if observed is None or None in trials:
         return None
-    return Results(exact, [Trial.from_json(trial) for trial in trials])
+    return Results(observed, [Trial.from_json(trial) for trial in trials])
 
 
 def _configure(
@@ -118,8 +119,8 @@ def _configure(
         "seed": seed,
         "max_steps": steps,
         "log_every": every,
-        "validate_every": max(1, steps // 4),
-        "keep_checkpoints": 1,
+        "validate_every": experiment.checkpoint_every or max(1, steps // 4),
+        "keep_checkpoints": steps if experiment.checkpoint_every else 1,
         "average_last": 1,
     }
     return build_config(*experiment.layers(variant), data.settings, files, {"training": budget})
@@ -165,8 +166,8 @@ def _run_trial(
     except RunError as error:  # a run that breaks off is a result, too
         return dataclasses.replace(live, failed=str(error))
     trained = Trained.open(ModelFolder(folder), data)
-    measures = experiment.measure(trained)
-    measures["exact"] = sum(trained.items) / len(trained.items)
+    exact = sum(trained.items) / len(trained.items)
+    measures = {**experiment.measure(trained), "exact": exact}
     logged = read_metrics(ModelFolder(folder).run / "metrics.jsonl")
     curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
     return Trial(variant.name, seed, curve, measures, trained.items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from dragoman.model.seq2seq import Seq2Seq
 class Trained:
     """What `Experiment.measure` is given."""
 
+    folder: Path
     model: Seq2Seq
     """In evaluation mode, on the CPU."""
     config: Config
@@ -38,7 +40,7 @@ class Trained:
         """Opens a finished run and translates the test sentences."""
         model, tokenizers = load_model(folder, "cpu").eval(), folder.read_tokenizers()
         items = _exact(model, tokenizers, data.test)
-        return cls(model, folder.read_config(), tokenizers, data, items)
+        return cls(folder.path, model, folder.read_config(), tokenizers, data, items)
 
     def exact(self, pairs: Pairs) -> float:
         """Returns the share of sources whose greedy translation is the target, to the letter."""
@@ -49,6 +51,14 @@ class Trained:
         """Makes a model of the same configuration before its first step."""
         torch.manual_seed(seed)
         return build_model(self.config.model).eval()
+
+    def at(self, step: int) -> Seq2Seq:
+        """Returns the model as it was after a step that `Experiment.checkpoint_every` has kept."""
+        model = build_model(self.config.model)
+        folder = ModelFolder(self.folder)
+        kept = folder.read_checkpoint(dict(folder.checkpoints())[step])
+        model.load_arrays(kept.weights)
+        return model.eval()
 
     def in_float64(self) -> Seq2Seq:
         """Returns a copy in which rounding can't be mistaken for an effect."""

@@ -1,23 +1,24 @@
-"""The experiments, one a file."""
+"""The experiments: each module of this package has one, `EXPERIMENT`."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Iterable
 
 from dragoman.config import InputError, nearest_hint
 from dragoman.lab.experiment import Experiment
-from dragoman.lab.experiments import (
-    causal_mask,
-    cross_attention,
-    padding_mask,
-    positions,
-    scaling,
-)
 
-EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (scaling, positions, causal_mask, padding_mask, cross_attention)
-}
+
+def _collect() -> dict[str, Experiment]:
+    found: list[Experiment] = [
+        importlib.import_module(f"{__name__}.{module.name}").EXPERIMENT
+        for module in pkgutil.iter_modules(__path__)
+    ]
+    return {each.name: each for each in sorted(found, key=lambda each: each.number)}
+
+
+EXPERIMENTS = _collect()
 """By name, in the order of their numbers."""
 
 

@@ -71,7 +71,7 @@ def learned_stop(limit: int = 11) -> bool:
     return False
 
 
-def _exact() -> dict[str, float]:
+def _observe() -> dict[str, Measured]:
     errors = {f"error_{kind}": equivariance_error(kind) for kind in _KINDS}
     return {**errors, "learned_stop": float(learned_stop())}
 
@@ -88,8 +88,8 @@ def _measure(trained: Trained) -> dict[str, Measured]:
 
 
 def _judge_equivariance(results: Results) -> Verdict:
-    without = results.exact["error_none"]
-    others = min(results.exact[f"error_{kind}"] for kind in _KINDS if kind != "none")
+    without = results.number("error_none")
+    others = min(results.number(f"error_{kind}") for kind in _KINDS if kind != "none")
     text = Text(
         "without positions both ways agree within {0:.1g}; with any of the others they differ by "
         "{1:.2g} or more",
@@ -128,7 +128,7 @@ def _judge_stop(results: Results) -> Verdict:
         "one token more than model.max_positions is refused",
         "超过 model.max_positions 一个词元即被拒绝",
     )
-    return holds(results.exact["learned_stop"] == 1.0, text)
+    return holds(results.number("learned_stop") == 1.0, text)
 
 
 def _judge_beyond(results: Results) -> Verdict:
@@ -233,7 +233,7 @@ EXPERIMENT = Experiment(
     ),
     data=partial(task_data, "reverse", (_SHORTEST, _LONGEST), longest=_BEYOND),
     measure=_measure,
-    exact=_exact,
+    observe=_observe,
     why=Text(
         "Attention is a sum over a set: moving the keys moves no sum, and moving a query moves its "
         "row alone. Sinusoids add a vector, rotary turns queries and keys so that scores depend on "

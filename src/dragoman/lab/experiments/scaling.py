@@ -35,7 +35,7 @@ from dragoman.model.seq2seq import Seq2Seq
 _WIDTHS = (16, 64, 512)
 _VECTORS = 2048
 _KEYS = 64
-"""Keys of a query in the exact part, as in a sentence of so many tokens."""
+"""Keys of a query in the part without training, as in a sentence of so many tokens."""
 _STARTS = 16
 """Fresh models that the growth at the start is averaged over."""
 _PLACES = ("encoder.layers.0.self_attention", "encoder.layers.1.self_attention")
@@ -165,7 +165,7 @@ def _measure(trained: Trained) -> dict[str, Measured]:
 
 
 def _judge_deviation(results: Results) -> Verdict:
-    found = [results.exact[f"std_plain_{d_k}"] for d_k in _WIDTHS]
+    found = [results.number(f"std_plain_{d_k}") for d_k in _WIDTHS]
     expected = [math.sqrt(d_k) for d_k in _WIDTHS]
     text = Text(
         "{0:.3f}, {1:.3f}, {2:.3f} for d_k 16, 64, 512; the roots are {3:.3f}, {4:.3f}, {5:.3f}",
@@ -177,7 +177,7 @@ def _judge_deviation(results: Results) -> Verdict:
 
 def _judge_saturation(results: Results) -> Verdict:
     names = [f"{what}_{kind}_512" for what in ("entropy", "slope") for kind in ("divided", "plain")]
-    entropy, entropy_plain, slope, slope_plain = (results.exact[name] for name in names)
+    entropy, entropy_plain, slope, slope_plain = (results.number(name) for name in names)
     text = Text(
         "d_k 512, 64 keys: entropy {1:.2f} nats without, {0:.2f} with the division; median size of "
         "softmax's derivative {3:.4f} and {2:.4f}",
@@ -310,7 +310,7 @@ EXPERIMENT = Experiment(
     ),
     data=partial(task_data, "reverse", (3, 6)),
     measure=_measure,
-    exact=unit_scores,
+    observe=unit_scores,
     why=Text(
         "q . k is a sum of d_k products, each of variance 1 where q and k are independent with "
         "unit variance; variances add up to d_k. In a model Xavier's weights make q and k "
