@@ -224,34 +224,35 @@ def take_best(
     values: Float[Tensor, "batch candidates"], count: int
 ) -> tuple[Float[Tensor, "batch best"], Int[Tensor, "batch best"]]:
     """Returns the largest values and their places, of equal values the first places."""
-    if count < values.shape[1] and values.shape[1] > _BLOCK:
-        best, places = _take_any_best(values, count + 1)
-        # Those may be any of equal values: it is enough where each is above the next.
-        if not ((best[:, :-1] == best[:, 1:]) & (best[:, 1:] != NEVER)).any():
-            return best[:, :count], places[:, :count]
-    best, places = values.sort(dim=1, descending=True, stable=True)
-    return best[:, :count], places[:, :count]
-
-
-def _take_any_best(
-    values: Float[Tensor, "batch candidates"], count: int
-) -> tuple[Float[Tensor, "batch {count}"], Int[Tensor, "batch {count}"]]:
-    """Returns the largest values and their places, as `topk`, in a fraction of its time.
-
-    They all stand in the `count` blocks that have the largest maxima, or behind the last block.
-    """
+    count = min(count, values.shape[1])
     blocks = values.shape[1] // _BLOCK
-    if blocks <= count:
-        return values.topk(count, dim=1)
-    end = blocks * _BLOCK
-    in_blocks = values[:, :end].unflatten(1, (blocks, _BLOCK))
-    chosen = in_blocks.amax(dim=2).topk(count, dim=1, sorted=False).indices[..., None]
-    places = torch.arange(values.shape[1], device=values.device)
-    of_chosen = (chosen * _BLOCK + places[:_BLOCK]).flatten(1)
-    of_rest = places[end:].expand(len(values), -1)
-    candidates = torch.cat([_pick(in_blocks, chosen[..., 0]).flatten(1), values[:, end:]], dim=1)
-    best, picks = candidates.topk(count, dim=1)
-    return best, torch.cat([of_chosen, of_rest], dim=1).gather(1, picks)
+    if blocks > count:
+        # They all stand in the `count` blocks with the largest maxima, of equal ones the first, or
+        # behind the last block: what stands elsewhere has `count` others before it.
+        end = blocks * _BLOCK
+        maxima = values[:, :end].unflatten(1, (blocks, _BLOCK)).amax(dim=2)
+        within = torch.arange(values.shape[1], device=values.device)
+        chosen = _best_places(maxima, count)[..., None] * _BLOCK + within[:_BLOCK]
+        candidates = torch.cat([chosen.flatten(1), within[end:].expand(len(values), -1)], dim=1)
+        places = candidates.gather(1, _best_places(values.gather(1, candidates), count))
+    else:
+        places = _best_places(values, count)
+    best, order = values.gather(1, places).sort(dim=1, descending=True, stable=True)
+    return best, places.gather(1, order)
+
+
+def _best_places(
+    values: Float[Tensor, "batch candidates"], count: int
+) -> Int[Tensor, "batch {count}"]:
+    """Returns the places of the largest values in their own order, of equal values the first.
+
+    `topk` says how large they are, but of equal ones it takes any; bfloat16 logits often are equal.
+    """
+    values = values.nan_to_num(float("inf"), float("inf"), float("-inf"))  # NaN first, as in a sort
+    least = values.topk(count, dim=1).values[:, -1:]
+    above, level = values > least, values == least
+    room = count - above.sum(dim=1, keepdim=True)
+    return (above | (level & (level.cumsum(dim=1) <= room))).nonzero()[:, 1].view(-1, count)
 
 
 def _penalty(length: int, config: DecodingConfig) -> float:

@@ -74,7 +74,8 @@ class _SelfAttention(_Heads):
     def __call__(
         self, x: Float[Tensor, "rows d_model"], cache: SharedCache, layer: int, bias: Tensor
     ) -> Float[Tensor, "rows d_model"]:
-        q, k, v = (self.split(part) for part in self.qkv_proj(x).split(self.sizes, dim=1))
+        qkv = self.qkv_proj(x).to(x.dtype)  # few numbers: in bfloat16 their products are no faster
+        q, k, v = (self.split(part) for part in qkv.split(self.sizes, dim=1))
         at = cache.length - 1
         queries = self.by_sentence(self.rotate(q, at), cache.width).flatten(0, 1)
         keys = self.by_sentence(self.rotate(k, at), cache.width)
@@ -90,7 +91,7 @@ class _CrossAttention(_Heads):
     def __call__(
         self, x: Float[Tensor, "rows d_model"], width: int, memory: KeysValues, bias: Tensor
     ) -> Float[Tensor, "rows d_model"]:
-        queries = self.by_sentence(self.split(self.q_proj(x)), width).flatten(0, 1)
+        queries = self.by_sentence(self.split(self.q_proj(x).to(x.dtype)), width).flatten(0, 1)
         keys, values = (each.flatten(0, 1) for each in memory)
         return self.join(_attend(queries, keys, values, bias, self.scale), width)
 
@@ -138,7 +139,7 @@ class FastDecoder:
     """A Transformer's decoder and output projection, one position at a time.
 
     It holds converted copies of weights, so that it is of no use once the model has changed.
-    Products, keys and values have its type, all else that of the parameters.
+    Products with weights have its type, all else that of the parameters.
     """
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -146,7 +147,6 @@ class FastDecoder:
         self._model, self._decoder = model, model.decoder
         self._num_heads = model.config.num_heads
         self._d_k, self._d_v = model.config.d_k, model.config.d_v
-        self._dtype = dtype
         self._layers = [
             _Layer(layer, number, dtype)
             for number, layer in enumerate(cast("list[DecoderLayer]", model.decoder.layers))
@@ -178,8 +178,9 @@ class FastDecoder:
         if supports_packing(self._model.config) and not real.all():
             layout = PackedLayout(real)
         memory, mask = self._model.encode(source, layout)
+        dtype = self._table.dtype
         converted = [
-            (keys.to(self._dtype).contiguous(), values.to(self._dtype).contiguous())
+            (keys.to(dtype).contiguous(), values.to(dtype).contiguous())
             for keys, values in self._decoder.memory_keys_values(memory, layout)
         ]
         like = converted[0][0]
@@ -194,11 +195,12 @@ class FastDecoder:
         self, tokens: Int[Tensor, "batch width"], cache: SharedCache
     ) -> Float[Tensor, "batch width vocab"]:
         """Reads one more token of each hypothesis, as `Transformer.step`."""
-        x = self._embedding.token(tokens.flatten()) + self._position(cache.length)
-        biases = cache.append(self._num_heads)
-        for layer in self._layers:
-            x = layer(x, cache, *biases)
-        return self._output(self._decoder.final_norm(x)).view(*tokens.shape, -1)
+        with torch.autocast(tokens.device.type, enabled=False):  # it would convert at every step
+            x = self._embedding.token(tokens.flatten()) + self._position(cache.length)
+            biases = cache.append(self._num_heads)
+            for layer in self._layers:
+                x = layer(x, cache, *biases)
+            return self._output(self._decoder.final_norm(x)).view(*tokens.shape, -1)
 
     def _position(self, at: int) -> Float[Tensor, " d_model"]:
         """Returns what is added to the embedding of a token at this position."""
