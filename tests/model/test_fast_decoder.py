@@ -87,7 +87,7 @@ def test_what_no_hypothesis_descends_from_takes_no_place() -> None:
 
 
 @torch.inference_mode()
-def test_bfloat16_is_for_products_with_weights_alone() -> None:
+def test_bfloat16_holds_keys_and_values_and_no_parameter_changes() -> None:
     transformer = toy_model(spread=0.2).eval().float()
     fast = FastDecoder(transformer, torch.bfloat16)
     cache, exact = fast.start(SOURCES), transformer.start(SOURCES)
@@ -95,7 +95,7 @@ def test_bfloat16_is_for_products_with_weights_alone() -> None:
     close = fast.step(tokens, cache).float() - transformer.step(tokens, exact)
     assert close.abs().max() < 0.05
     kept = [each for pair in cache.past + cache.memory for each in pair]
-    assert {each.dtype for each in kept} == {torch.float32}
+    assert {each.dtype for each in kept} == {torch.bfloat16}
     assert {each.dtype for each in transformer.parameters()} == {torch.float32}
 
 

@@ -16,7 +16,7 @@ _STEPS = 8
 """Room for so many tokens, and for the hypotheses of so many steps, is made at a time."""
 
 _WIDTH = 16
-"""Attention sees slots in multiples of this: kernels are made anew for every other width."""
+"""There are slots in multiples of this: kernels are made anew for every other number."""
 
 
 @dataclass
@@ -110,11 +110,12 @@ class SharedCache:
         self.width, self.length, self._used = 1, 0, 0
         keys = memory[0][0]
         self._batch, source = keys.shape[0], keys.shape[2]
-        self._memory_bias = keys.new_zeros(self._batch, 1, source)
+        dtype = torch.promote_types(keys.dtype, torch.float32)
+        self._memory_bias = keys.new_zeros(self._batch, 1, source, dtype=dtype)
         if memory_lengths is not None:
             padding = torch.arange(source, device=keys.device) >= memory_lengths[:, None, None]
-            self._memory_bias.masked_fill_(padding, torch.finfo(keys.dtype).min)
-        self._bias = keys.new_empty(self._batch, 1, 0)
+            self._memory_bias.masked_fill_(padding, torch.finfo(dtype).min)
+        self._bias = self._memory_bias[:, :, :0]
         """(batch, width, slots): 0 where a hypothesis sees a slot, minus infinity elsewhere."""
 
     def select(self, rows: Int[Tensor, "kept_batch kept_width"]) -> None:
@@ -150,9 +151,9 @@ class SharedCache:
         self._bias[:, :, newest].diagonal(dim1=1, dim2=2).zero_()
         self._used += self.width
         self.length += 1
-        biases = (self._bias[:, :, : self._in_sight], self._memory_bias)
         of_slots, of_source = (
-            bias[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1) for bias in biases
+            bias[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
+            for bias in (self._bias, self._memory_bias)
         )
         return of_slots, of_source
 
@@ -165,20 +166,14 @@ class SharedCache:
         """Puts the newest keys and values of a layer into the slots made for them.
 
         Returns:
-            All slots in sight, (batch * heads, slots, d_k) and d_v.
+            All slots, (batch * heads, slots, d_k) and d_v: also those that are empty yet, for
+            products of a part would copy it first.
         """
         newest = slice(self._used - self.width, self._used)
         all_keys, all_values = self.past[layer]
         all_keys[:, :, newest] = keys
         all_values[:, :, newest] = values
-        return (
-            all_keys.flatten(0, 1)[:, : self._in_sight],
-            all_values.flatten(0, 1)[:, : self._in_sight],
-        )
-
-    @property
-    def _in_sight(self) -> int:
-        return min(-(-self._used // _WIDTH) * _WIDTH, self._bias.shape[2])
+        return all_keys.flatten(0, 1), all_values.flatten(0, 1)
 
     def _compact(self, sentences: Int[Tensor, " kept_batch"]) -> None:
         """Keeps of these sentences the slots that somebody sees, and makes room behind them."""

@@ -31,11 +31,10 @@ def _attend(
     keys: Float[Tensor, "rows key d_k"],
     values: Float[Tensor, "rows key d_v"],
     bias: Float[Tensor, "rows #query key"],
-    scale: float,
 ) -> Float[Tensor, "rows query d_v"]:
-    """Computes softmax(scale QK^T + bias) V; a row is a head of a sentence."""
-    scores = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale)
-    return torch.bmm(scores.softmax(-1), values)
+    """Computes softmax(QK^T + bias) V; a row is a head of a sentence."""
+    weights = (torch.bmm(queries, keys.transpose(1, 2)) + bias).softmax(-1)
+    return torch.bmm(weights.to(values.dtype), values)
 
 
 class _Heads:
@@ -74,13 +73,12 @@ class _SelfAttention(_Heads):
     def __call__(
         self, x: Float[Tensor, "rows d_model"], cache: SharedCache, layer: int, bias: Tensor
     ) -> Float[Tensor, "rows d_model"]:
-        qkv = self.qkv_proj(x).to(x.dtype)  # few numbers: in bfloat16 their products are no faster
-        q, k, v = (self.split(part) for part in qkv.split(self.sizes, dim=1))
+        q, k, v = (self.split(part) for part in self.qkv_proj(x).split(self.sizes, dim=1))
         at = cache.length - 1
-        queries = self.by_sentence(self.rotate(q, at), cache.width).flatten(0, 1)
+        queries = self.by_sentence(self.rotate(q * self.scale, at), cache.width).flatten(0, 1)
         keys = self.by_sentence(self.rotate(k, at), cache.width)
         past = cache.write(layer, keys, self.by_sentence(v, cache.width))
-        return self.join(_attend(queries, *past, bias, self.scale), cache.width)
+        return self.join(_attend(queries, *past, bias), cache.width)
 
 
 class _CrossAttention(_Heads):
@@ -91,9 +89,9 @@ class _CrossAttention(_Heads):
     def __call__(
         self, x: Float[Tensor, "rows d_model"], width: int, memory: KeysValues, bias: Tensor
     ) -> Float[Tensor, "rows d_model"]:
-        queries = self.by_sentence(self.split(self.q_proj(x).to(x.dtype)), width).flatten(0, 1)
+        queries = self.by_sentence(self.split(self.q_proj(x) * self.scale), width).flatten(0, 1)
         keys, values = (each.flatten(0, 1) for each in memory)
-        return self.join(_attend(queries, keys, values, bias, self.scale), width)
+        return self.join(_attend(queries, keys, values, bias), width)
 
 
 def _feed_forward(network: nn.Module, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
@@ -139,7 +137,7 @@ class FastDecoder:
     """A Transformer's decoder and output projection, one position at a time.
 
     It holds converted copies of weights, so that it is of no use once the model has changed.
-    Products with weights have its type, all else that of the parameters.
+    Products, keys and values have its type, all else that of the parameters.
     """
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -147,6 +145,7 @@ class FastDecoder:
         self._model, self._decoder = model, model.decoder
         self._num_heads = model.config.num_heads
         self._d_k, self._d_v = model.config.d_k, model.config.d_v
+        self._dtype = dtype
         self._layers = [
             _Layer(layer, number, dtype)
             for number, layer in enumerate(cast("list[DecoderLayer]", model.decoder.layers))
@@ -178,9 +177,8 @@ class FastDecoder:
         if supports_packing(self._model.config) and not real.all():
             layout = PackedLayout(real)
         memory, mask = self._model.encode(source, layout)
-        dtype = self._table.dtype
         converted = [
-            (keys.to(dtype).contiguous(), values.to(dtype).contiguous())
+            (keys.to(self._dtype).contiguous(), values.to(self._dtype).contiguous())
             for keys, values in self._decoder.memory_keys_values(memory, layout)
         ]
         like = converted[0][0]
