@@ -83,8 +83,8 @@ class ModelConfig:
     """The architecture. The defaults are the paper's base model (sections 3 and 5.4).
 
     A recurrent model takes the vocabularies, the numbers of layers, `d_model`, `dropout`,
-    `embedding_dropout`, `embedding_scale`, `decoder_start`, `projection_gain`, `cross_attention`,
-    `padding_mask` and `tie`; the other fields say nothing about it.
+    `embedding_dropout`, `embedding_scale`, `decoder_start`, `projection_gain`, `embedding_gain`,
+    `cross_attention`, `padding_mask` and `tie`; the other fields say nothing about it.
     """
 
     architecture: Literal["transformer", "recurrent"] = "transformer"
@@ -121,6 +121,8 @@ class ModelConfig:
     """How many positions a model with learned positions has; no other kind has a limit."""
     decoder_start: Literal["bos", "eos", "pad", "zero"] = "bos"
     scale_scores: bool = True
+    head_transpose: Literal["both", "merge", "none"] = "both"
+    """Where heads and positions change places: on the way in and out, or, by mistake, not so."""
     embedding_scale: bool = True
     residual: bool = True
     feed_forward: Literal["relu", "gelu", "swiglu", "none"] = "relu"
@@ -131,6 +133,8 @@ class ModelConfig:
     Below 1 a deep or narrow post-norm model keeps its positions apart at the start; torch's own
     `nn.Linear` has 0.58 for a square matrix.
     """
+    embedding_gain: float = 1.0
+    """Factor on the embeddings' first deviation, d_model^-0.5; sqrt(d_model) makes it 1."""
     cross_attention: bool = True
     causal_mask: bool = True
     padding_mask: bool = True
@@ -140,7 +144,7 @@ class ModelConfig:
         _require_choices("model", self)
         _require_positive("model", self, "d_model", "d_ff", "num_heads", "max_positions")
         _require_positive("model", self, "num_encoder_layers", "num_decoder_layers")
-        _require_positive("model", self, "norm_epsilon", "projection_gain")
+        _require_positive("model", self, "norm_epsilon", "projection_gain", "embedding_gain")
         _require_not_negative("model", self, "d_k", "d_v", "first_position")
         _require_probability("model", self, "dropout", "embedding_dropout")
         _require_probability("model", self, "attention_dropout", "feed_forward_dropout")

@@ -77,7 +77,10 @@ def assert_the_fast_loss_is_the_plain_one(
     logits = model(source, model.decoder_input(target))
     plain = label_smoothed_cross_entropy(logits, target, 0.1)
     plain.loss.backward()
-    torch.testing.assert_close(tuple(fast), (plain.loss, plain.nll, plain.correct.double()))
+    torch.testing.assert_close((fast.loss, fast.nll), (plain.loss, plain.nll))
+    best, second = logits[target != PAD].topk(2).values.unbind(-1)
+    if (best - second).min() > 1e-9:  # of equal logits either may count as the model's choice
+        assert fast.correct == plain.correct
     torch.testing.assert_close(gradients, [parameter.grad for parameter in model.parameters()])
 
 

@@ -186,7 +186,8 @@ class TorchEngine:
         for model in self.models:
             if model.config.cross_attention:
                 twin, name = model.readable(), model.alignment_name
-                with hooks.record(twin, [name]) as recorded:
+                exactly = compute_in("float32", self.device)  # so that its rows sum to 1
+                with hooks.record(twin, [name]) as recorded, exactly:
                     twin(source, twin.decoder_input(target))
                 seen.append(recorded[name].mean(dim=1).float())
         if not seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -40,6 +40,4 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 
 def compute_in(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Products in bfloat16 with float32 weights, or everything in the weights' own type."""
-    if precision == "bfloat16":
-        return torch.autocast(device.type, torch.bfloat16)
-    return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")

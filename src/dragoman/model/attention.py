@@ -67,6 +67,22 @@ def scaled_dot_product_attention(
     return weights @ value, weights
 
 
+def _split(layout: Layout, x: Tensor, num_heads: int) -> Tensor:
+    return layout.split_heads(x, num_heads)
+
+
+def _split_untransposed(layout: Layout, x: Tensor, num_heads: int) -> Tensor:
+    return x.reshape(len(x), num_heads, x.shape[1], -1)
+
+
+def _merge(layout: Layout, x: Tensor) -> Tensor:
+    return layout.merge_heads(x)
+
+
+def _merge_untransposed(layout: Layout, x: Tensor) -> Tensor:
+    return x.reshape(len(x), x.shape[2], -1)
+
+
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
@@ -78,6 +94,8 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         d_model, heads, bias = config.d_model, config.num_heads, config.attention_bias
         self.num_heads = heads
+        self.split = _split if config.head_transpose == "both" else _split_untransposed
+        self.merge = _merge_untransposed if config.head_transpose == "none" else _merge
         self.scale = config.d_k**-0.5 if config.scale_scores else 1.0
         self.q_proj = nn.Linear(d_model, heads * config.d_k, bias)
         self.k_proj = nn.Linear(d_model, heads * config.d_k, bias)
@@ -94,8 +112,8 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "*tokens d_model"], first: int = 0, layout: Layout = PADDED
     ) -> KeysValues:
         """Projects x, (batch, key, d_model) or as `layout` says, from position `first` on."""
-        keys = layout.split_heads(self.k_proj(x), self.num_heads)
-        values = layout.split_heads(self.v_proj(x), self.num_heads)
+        keys = self.split(layout, self.k_proj(x), self.num_heads)
+        values = self.split(layout, self.v_proj(x), self.num_heads)
         return self.positions.rotate(keys, first), values
 
     def forward(
@@ -121,9 +139,9 @@ class MultiHeadAttention(nn.Module):
         """
         keys, values = keys_values
         queries = self.q_proj(layout.fold(x, keys.shape[0]))
-        queries = self.positions.rotate(layout.split_heads(queries, self.num_heads), first)
+        queries = self.positions.rotate(self.split(layout, queries, self.num_heads), first)
         context = self.context(self.attend(self.queries(queries), keys, values, mask))
-        return self.out_proj(layout.merge_heads(context)).view_as(x)
+        return self.out_proj(self.merge(layout, context)).view_as(x)
 
     def attend(
         self,

@@ -5,6 +5,7 @@ Plain definition: `Transformer.start` and `step`, with a `DecoderCache`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import cast
 
@@ -133,6 +134,21 @@ class _Layer:
         return self.layer.feed_forward_connection(x, self.feed_forward)
 
 
+def _with_converted_encoder(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """Returns the model with copies in `dtype` of the weights that sources are multiplied by.
+
+    Otherwise autocast would convert them for every batch. All other parameters are the model's own.
+    """
+    converted = copy.deepcopy(model, {id(each): each for each in model.parameters()})
+    layers = cast("list[DecoderLayer]", converted.decoder.layers)
+    cross = [each for layer in layers for each in layer.cross_attention.named_children()]
+    of_memory = [module for name, module in cross if name in ("k_proj", "v_proj")]
+    for module in [*converted.encoder.modules(), *of_memory]:
+        if isinstance(module, nn.Linear):
+            module.weight = nn.Parameter(module.weight.to(dtype), requires_grad=False)
+    return converted
+
+
 class FastDecoder:
     """A Transformer's decoder and output projection, one position at a time.
 
@@ -142,7 +158,8 @@ class FastDecoder:
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         """Converts the weights of a model that it `supports`, for products in `dtype`."""
-        self._model, self._decoder = model, model.decoder
+        self._model = _with_converted_encoder(model, dtype)
+        self._decoder = model.decoder
         self._num_heads = model.config.num_heads
         self._d_k, self._d_v = model.config.d_k, model.config.d_v
         self._dtype = dtype
@@ -159,13 +176,14 @@ class FastDecoder:
         """Says whether a model can be decoded so.
 
         Not a readable one, which shows its quantities, nor one with ALiBi, whose bias wants the
-        keys in their order.
+        keys in their order, nor one whose heads get each other's hypotheses.
         """
         fused = all(
             isinstance(layer.self_attention, FusedMultiHeadAttention)
             for layer in model.decoder.layers
         )
-        return fused and model.config.positions != "alibi"
+        sound = model.config.head_transpose == "both"
+        return fused and sound and model.config.positions != "alibi"
 
     def start(self, source: Int[Tensor, "batch source"]) -> SharedCache:
         """Encodes sources, without work on padding if it can, and makes the cache for `step`.
@@ -176,10 +194,13 @@ class FastDecoder:
         layout, real = PADDED, source != PAD
         if supports_packing(self._model.config) and not real.all():
             layout = PackedLayout(real)
-        memory, mask = self._model.encode(source, layout)
+        reduced = self._dtype == torch.bfloat16
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=reduced):
+            memory, mask = self._model.encode(source, layout)
+            keys_values = self._model.decoder.memory_keys_values(memory, layout)
         converted = [
             (keys.to(self._dtype).contiguous(), values.to(self._dtype).contiguous())
-            for keys, values in self._decoder.memory_keys_values(memory, layout)
+            for keys, values in keys_values
         ]
         like = converted[0][0]
         shape = (len(like), self._num_heads, 0)

@@ -73,4 +73,4 @@ PADDED = Layout()
 
 def supports_packing(config: ModelConfig) -> bool:
     """Says whether packed tokens give what padded ones give: not where padding has a part in it."""
-    return config.padding_mask and config.norm != "batch"
+    return config.padding_mask and config.norm != "batch" and config.head_transpose == "both"

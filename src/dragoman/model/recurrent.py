@@ -261,7 +261,9 @@ class Recurrent(Seq2Seq):
         encoder = RecurrentEncoder if config.padding_mask else PaddedEncoder
         decoder = RecurrentDecoder(config, gradient_checkpointing)
         super().__init__(config, encoder(config), decoder)
-        self.apply(partial(initialize, gain=config.projection_gain))
+        self.apply(
+            partial(initialize, gain=config.projection_gain, embedding_gain=config.embedding_gain)
+        )
 
     @property
     def alignment_name(self) -> str:

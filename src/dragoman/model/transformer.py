@@ -47,7 +47,9 @@ class Transformer(Seq2Seq):
             Encoder(list(encoder), config, gradient_checkpointing),
             Decoder(list(decoder), config, gradient_checkpointing),
         )
-        self.apply(partial(initialize, gain=config.projection_gain))
+        self.apply(
+            partial(initialize, gain=config.projection_gain, embedding_gain=config.embedding_gain)
+        )
 
     @property
     def alignment_name(self) -> str:
