@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -33,6 +35,13 @@ DATA = partial(task_data, "reverse", (2, 4), alphabet=7, count=101, held_out=11)
 
 def text(words: str) -> Text:
     return Text(words, f"{words}（中文）")
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What can be sent to other processes: they are given this process's path."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    return importlib.import_module("fakes")
 
 
 @pytest.fixture

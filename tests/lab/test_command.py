@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman.cli.lab import sparkline
+from dragoman.cli.lab_progress import LabProgress, describe_trial, sparkline
 from dragoman.cli.main import main
 from dragoman.lab import experiments
-from dragoman.lab.experiment import Experiment
+from dragoman.lab.experiment import Experiment, Trial
 
 
 @pytest.fixture
@@ -27,13 +30,18 @@ def test_list_names_each_experiment_and_its_question(
 def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
     folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["lab", "run", "toy", "--quick", "--output", folder]) == 0
+    assert main(["lab", "run", "toy", "--quick", "--threads", "1", "--output", folder]) == 0
     shown = capsys.readouterr()
     assert "verdict:   confirmed" in shown.out
     assert "changed              seed 1  step     3" in shown.err
     assert main(["lab", "report", "--output", folder]) == 0
     assert capsys.readouterr().out.strip() == str(Path(folder) / "report.html")
     assert "<html" in (Path(folder) / "report.html").read_text("utf-8")
+    assert main(["lab", "report", "--output", folder, "--format", "json", "png"]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert written == [Path(folder) / "report.json", Path(folder) / "toy.png"]
+    assert json.loads(written[0].read_text("utf-8"))["toy"]["claims"][0]["outcome"] == "confirmed"
+    assert written[1].read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +55,7 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
         ("lab run scaling --language xx-yy", "'xx-yy' is not a locale", ""),
         ("lab run scaling --source a", "--source has 1 files and --target 0", ""),
         ("lab run scaling --language de --pairs a.tsv", "--language and files are both given", ""),
+        ("lab report --format pdf", "--format is pdf, accepted is one of html, json, png", ""),
         ("lab report --output nowhere", "nowhere: no experiment has been run", "dragoman lab run"),
     ],
 )
@@ -73,3 +82,37 @@ def test_wrong_use_gives_one_line_that_says_what_is_right(
 )
 def test_a_sparkline_shows_the_last_values(values: list[float], drawn: str) -> None:
     assert sparkline(values) == drawn
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_table_has_the_latest_of_each_variant_and_how_many_are_done(
+    toy: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with LabProgress(toy, seeds=3) as progress:
+        progress(Trial("base", 1, [(25, 2.0)], {"exact": 0.5}))
+        progress(Trial("changed", 1, [(25, 2.0)], failed="the gradient wasn't finite"))
+        progress(Trial("base", 2, [(25, 2.0), (1050, 1.0)]))
+    last = terminal.getvalue().rpartition("variant")[2].splitlines()
+    assert last[1].split() == ["base", "2", "1,050", "1.000", "█▅", "1/3"]
+    assert last[2].split() == ["changed", "1", "25", "2.000", "broke", "off", "1/3"]
+
+
+@pytest.mark.parametrize(
+    ("trial", "line"),
+    [
+        (Trial("base", 1, [(3, 2.0)]), "  base                 seed 1  step     3  loss  2.000  █"),
+        (Trial("base", 1, [], failed="no luck"), "  base                 seed 1  no luck"),
+        (
+            Trial("base", 2, [(1000, 0.5)], {"exact": 1.0}),
+            "  base                 seed 2  step 1,000  loss  0.500  █  done",
+        ),
+    ],
+)
+def test_elsewhere_a_trial_is_a_line(trial: Trial, line: str) -> None:
+    assert describe_trial(trial) == line

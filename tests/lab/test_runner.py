@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +13,8 @@ import pytest
 from dragoman.config import InputError, RunError
 from dragoman.lab import runner
 from dragoman.lab.data import user_data
-from dragoman.lab.experiment import Experiment, Trial
+from dragoman.lab.experiment import Change, Experiment, Text, Trial, Variant, holds
+from dragoman.lab.experiments import EXPERIMENTS
 from dragoman.lab.runner import Plan, run_experiment, stored_results
 
 
@@ -39,6 +43,28 @@ def test_each_variant_has_each_seed_and_a_curve_to_the_last_step(
         assert trial in told
     assert found.observed == {"two": 2.0}
     assert not list((tmp_path / "toy").glob("*/"))  # no model is left
+
+
+def test_several_processes_find_the_same_to_the_last_bit_and_in_the_same_order(
+    toy: Experiment, fakes: ModuleType, tmp_path: Path
+) -> None:
+    toy = dataclasses.replace(toy, measure=fakes.measure)
+    told: list[Trial] = []
+    alone = run_experiment(toy, Plan(tmp_path / "alone", seeds=2), ignore)
+    several = run_experiment(toy, Plan(tmp_path / "several", seeds=2, processes=2), told.append)
+    assert several == alone
+    for trial in several.trials:
+        heard = [each for each in told if (each.variant, each.seed) == (trial.variant, trial.seed)]
+        assert heard[-1] == trial
+        assert [len(each.curve) for each in heard] == [1, 2, 3, 4, 5, 5]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_what_every_experiment_measures_can_be_sent_to_another_process(
+    experiment: Experiment,
+) -> None:
+    if experiment.variants:
+        pickle.dumps(experiment.measure)
 
 
 def test_what_was_run_is_not_run_again_and_reads_the_same(
@@ -90,6 +116,43 @@ def test_a_run_that_breaks_off_is_a_result(
     verdict = toy.judge(toy.claims[0], found)
     assert verdict.outcome == "no result"
     assert "base, seed 1: the gradient wasn't finite" in verdict.seen.en
+
+
+def test_want_of_memory_before_the_first_step_is_no_result(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starve(*arguments: Any, report: Callable[[Any], None], **options: Any) -> None:
+        report({"event": "start"})
+        raise RunError("not enough memory")
+
+    monkeypatch.setattr(runner, "train", starve)
+    with pytest.raises(RunError, match="not enough memory"):
+        run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+    assert stored_results(toy, tmp_path) is None
+
+
+def test_a_claim_about_failures_is_judged_with_them(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(*arguments: Any, **options: Any) -> None:
+        raise RunError("the gradient wasn't finite")
+
+    monkeypatch.setattr(runner, "train", diverge)
+    found = run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+    claim = dataclasses.replace(
+        toy.claims[0],
+        judge=lambda results: holds(all(t.failed for t in results.trials), Text("", "")),
+        about_failures=True,
+    )
+    assert toy.judge(claim, found).outcome == "confirmed"
+
+
+def test_variants_of_the_same_settings_keep_apart(toy: Experiment, tmp_path: Path) -> None:
+    twin = Variant("twin", Change("model.residual", True))
+    toy = dataclasses.replace(toy, variants=(*toy.variants, twin))
+    found = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    assert [trial.variant for trial in found.trials] == ["base", "changed", "twin"]
+    assert found.trials[0].curve == found.trials[2].curve
 
 
 def test_the_same_text_elsewhere_is_the_same_run(

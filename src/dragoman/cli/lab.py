@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli import runtime
+from dragoman.cli.lab_progress import LabProgress
 from dragoman.cli.parser import Commands, Parser, whole_number
 from dragoman.cli.progress import say
 from dragoman.config import InputError
 
 if TYPE_CHECKING:
     from dragoman.lab.data import LabData
-    from dragoman.lab.experiment import Experiment, Results, Trial
+    from dragoman.lab.experiment import Experiment, Results
 
-_SEEDS, _WIDTH = 3, 20
-_BARS = "▁▂▃▄▅▆▇█"
-_REPORT = "report.html"
+    Found = Mapping[str, tuple[Experiment, Results]]
+
+_SEEDS = 3
+_FORMATS = ("html", "json", "png")
 
 
 def add_parser(commands: Commands) -> None:
@@ -44,7 +46,12 @@ def add_parser(commands: Commands) -> None:
     running.add_argument(
         "--seeds", type=whole_number(1), metavar="N", help=f"default: {_SEEDS}, with --quick 1"
     )
-    running.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads")
+    running.add_argument(
+        "--threads",
+        type=whole_number(1),
+        metavar="N",
+        help="CPU threads: so many trials at once; default: torch's choice",
+    )
     running.add_argument("--source", nargs="+", metavar="F", help="your own text instead")
     running.add_argument("--target", nargs="+", metavar="F", help="its translation, line by line")
     running.add_argument("--pairs", nargs="+", metavar="F", help="or .tsv or .jsonl files of both")
@@ -53,6 +60,15 @@ def add_parser(commands: Commands) -> None:
     )
     reporting = actions.add_parser("report", help="write all results as one HTML file")
     reporting.set_defaults(run=_report, parser=reporting)
+    reporting.add_argument(
+        "--format",
+        nargs="+",
+        choices=_FORMATS,
+        default=[_FORMATS[0]],
+        metavar="F",
+        help="html: report.html, the default; json: report.json, all numbers and verdicts; png: "
+        "the pictures, a file for each experiment",
+    )
     for each in (running, reporting):
         _add_folder(each)
 
@@ -80,13 +96,17 @@ def _run(arguments: argparse.Namespace) -> None:
     experiments = find_experiments(arguments.names)
     data = _data(arguments)
     runtime.prepare_process(arguments)
+    import torch
+
     seeds = getattr(arguments, "seeds", 1 if arguments.quick else _SEEDS)
-    plan = Plan(Path(arguments.output), seeds, arguments.quick, data)
+    processes = torch.get_num_threads()
+    plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data)
     if seeds == 1:
         say("one seed: intervals hold for it alone")
     for experiment in experiments:
         say(f"{experiment.name}: {experiment.question.en}")
-        results = run_experiment(experiment, plan, _show)
+        with LabProgress(experiment, seeds) as progress:
+            results = run_experiment(experiment, plan, progress)
         print("\n".join(_describe(experiment, results)), flush=True)
     say(f"for curves and code: dragoman lab report --output {arguments.output}")
 
@@ -108,33 +128,6 @@ def _data(arguments: argparse.Namespace) -> LabData | None:
     return user_data(source, target, pairs) if source or pairs else None
 
 
-def _show(trial: Trial) -> None:
-    """Says how a trial stands: the latest loss, and its curve so far."""
-    name = f"  {trial.variant:<20} seed {trial.seed}"
-    if trial.failed:
-        say(f"{name}  {trial.failed}")
-        return
-    step, loss = trial.curve[-1]
-    done = "  done" if trial.measures else ""
-    say(
-        f"{name}  step {step:>5,}  loss {loss:6.3f}  {sparkline([y for _, y in trial.curve])}{done}"
-    )
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Returns the last numbers as bars from 0 to the highest; a cross for what isn't finite."""
-    shown = values[-_WIDTH:]
-    highest = max((value for value in shown if math.isfinite(value)), default=0.0)
-
-    def bar(value: float) -> str:
-        if not math.isfinite(value):
-            return "x"
-        share = max(0.0, value) / highest if highest > 0 else 0.0
-        return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
-
-    return "".join(map(bar, shown))
-
-
 def _describe(experiment: Experiment, results: Results) -> list[str]:
     lines = []
     for claim in experiment.claims:
@@ -149,9 +142,7 @@ def _describe(experiment: Experiment, results: Results) -> list[str]:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from dragoman.data.atomic import write_text
     from dragoman.lab.experiments import EXPERIMENTS
-    from dragoman.lab.report import write_report
     from dragoman.lab.runner import stored_results
 
     folder = Path(arguments.output)
@@ -165,5 +156,42 @@ def _report(arguments: argparse.Namespace) -> None:
             f"{folder}: no experiment has been run to its end",
             f"dragoman lab run {next(iter(EXPERIMENTS))} --quick --output {folder}",
         )
-    write_text(folder / _REPORT, write_report(found))
-    print(folder / _REPORT)
+    for form in dict.fromkeys(arguments.format):
+        for path in _WRITERS[form](found, folder):
+            print(path)
+
+
+def _write_html(found: Found, folder: Path) -> Iterator[Path]:
+    from dragoman.data.atomic import write_text
+    from dragoman.lab.report import write_report
+
+    path = folder / "report.html"
+    write_text(path, write_report(found))
+    yield path
+
+
+def _write_json(found: Found, folder: Path) -> Iterator[Path]:
+    from dragoman.data.atomic import write_text
+    from dragoman.lab.summary import summarize
+
+    path = folder / "report.json"
+    write_text(path, json.dumps(summarize(found), ensure_ascii=False, allow_nan=False) + "\n")
+    yield path
+
+
+def _write_png(found: Found, folder: Path) -> Iterator[Path]:
+    from dragoman.lab.figure import draw_pictures
+    from dragoman.lab.picture import pictures_of
+
+    for name, (experiment, results) in found.items():
+        if pictures := pictures_of(experiment, results):
+            path = folder / f"{name}.png"
+            draw_pictures(pictures, path)
+            yield path
+
+
+_WRITERS: dict[str, Callable[[Found, Path], Iterator[Path]]] = {
+    "html": _write_html,
+    "json": _write_json,
+    "png": _write_png,
+}

@@ -95,6 +95,11 @@ class Trial:
     failed: str = ""
     """Why there are no measures, if there are none."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has run to its end or broken off."""
+        return bool(self.measures or self.failed)
+
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Trial:
         """Makes a trial of what `dataclasses.asdict` has become on its way through JSON."""
@@ -152,6 +157,8 @@ class Claim:
     """Written before the run."""
     judge: Callable[[Results], Verdict]
     """Computes the verdict; it may expect every measure of every trial."""
+    about_failures: bool = False
+    """Whether trials that broke off count: the judge is then given them, too, without measures."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +220,9 @@ class Experiment:
         return f"{name} = {_write(variant.change.value)} (was {_write(before[name])})"
 
     def judge(self, claim: Claim, results: Results) -> Verdict:
-        """Returns the verdict on a claim, which can be had only of whole runs."""
+        """Returns the verdict on a claim; of whole runs alone, unless it is about others."""
         failed = [f"{t.variant}, seed {t.seed}: {t.failed}" for t in results.trials if t.failed]
-        if failed:
+        if failed and not claim.about_failures:
             reasons = "; ".join(failed)
             return Verdict("no result", Text(f"broke off: {reasons}", f"中断：{reasons}"))
         return claim.judge(results)
@@ -230,7 +237,9 @@ def flatten(config: Config) -> dict[str, Any]:
 
 
 def _write(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def holds(condition: bool, seen: Text) -> Verdict:

@@ -1,66 +1,73 @@
-"""The report: one HTML file that needs no network, in English and in Simplified Chinese."""
+"""The report: one HTML file that needs no network, in English and in Simplified Chinese.
+
+Its style and its script stand beside this file, as report.css and report.js. No torch needed.
+"""
 
 from __future__ import annotations
 
 import html
 import inspect
-import math
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
-from dragoman.lab.chart import Points, bilingual, draw_curves
-from dragoman.lab.experiment import Claim, Experiment, Measure, Results, Text
-from dragoman.lab.statistics import Band, curve_band
+from dragoman.lab.chart import bilingual, draw
+from dragoman.lab.experiment import (
+    Claim,
+    Experiment,
+    Measure,
+    Outcome,
+    Results,
+    Text,
+    Variant,
+    Verdict,
+)
+from dragoman.lab.picture import pictures_of
+from dragoman.lab.statistics import Band
 
-_OUTCOMES = {
-    "confirmed": Text("confirmed", "已证实"),
-    "not confirmed": Text("not confirmed", "未证实"),
-    "within noise": Text("within noise", "在噪声范围内"),
-    "no result": Text("no result", "无结果"),
+Found = Mapping[str, tuple[Experiment, Results]]
+
+_OUTCOMES: dict[Outcome, tuple[str, Text]] = {
+    "confirmed": ("✓", Text("confirmed", "已证实")),
+    "not confirmed": ("✗", Text("not confirmed", "未证实")),
+    "within noise": ("~", Text("within noise", "在噪声范围内")),
+    "no result": ("–", Text("no result", "无结果")),
 }
-_STEPS, _NLL = Text("step", "步"), Text("training loss (nats per token)", "训练损失（nat/词元）")
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem;
-  color: #1a1a1a; background: #fff }
-:root:lang(en) [lang=zh-Hans], :root:lang(zh-Hans) [lang=en] { display: none }
-table { border-collapse: collapse; width: 100%; font-size: 0.9rem }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem;
-  border-bottom: 1px solid #ccc }
-.wide { overflow-x: auto }
-svg { width: 100%; max-width: 40rem; font-size: 12px }
-.grid { stroke: #ddd }
-pre { background: #f4f4f4; padding: 0.8rem; overflow-x: auto; font-size: 0.8rem }
-.confirmed { color: #00664a } .not-confirmed { color: #a33b00 } .within-noise, .no-result
-{ color: #555 }
-p code { overflow-wrap: anywhere }
-button { float: right; font: inherit; padding: 0.3rem 0.8rem }
-"""
-_SCRIPT = """
-const page = document.documentElement;
-document.querySelector("button").addEventListener("click", () => {
-  page.lang = page.lang === "en" ? "zh-Hans" : "en";
-});
-if (navigator.language.startsWith("zh")) page.lang = "zh-Hans";
-"""
+_TITLE = Text("Dragoman's laboratory", "Dragoman 实验室")
+_OVERVIEW = "overview"
 
 
-def write_report(found: Mapping[str, tuple[Experiment, Results]]) -> str:
+def write_report(found: Found) -> str:
     """Returns the page of all experiments that were run, by name; at least one."""
-    title = Text("Dragoman's laboratory", "Dragoman 实验室")
-    sections = [_section(experiment, results) for experiment, results in found.values()]
+    pages = [_overview(found)]
+    names = list(found)
+    for number, (experiment, results) in enumerate(found.values()):
+        turn = _turn(names[:number][-1:], names[number + 1 :][:1])
+        pages.append(
+            f'<section id="{experiment.name}">{_page(experiment, results)}{turn}</section>'
+        )
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title.en}</title><style>{_STYLE}</style></head><body>",
-            f'<button type="button">{bilingual(Text("中文", "English"))}</button>',
-            f"<h1>{bilingual(title)}</h1>",
-            _overview(found),
-            *sections,
-            f"<script>{_SCRIPT}</script></body></html>\n",
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+            "img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">",
+            f'<title>{_TITLE.en}</title><link rel="icon" href="data:,">',
+            f"<style>{_read('report.css')}</style></head><body>",
+            f"<header><h1>{bilingual(_TITLE)}</h1>",
+            f'<button type="button">{bilingual(Text("中文", "English"))}</button></header>',
+            f'<div class="columns">{_navigation(found)}<main>',
+            *pages,
+            '</main></div><div id="said" role="status" hidden></div>',
+            f"<script>{_read('report.js')}</script></body></html>\n",
         ]
     )
+
+
+def _read(name: str) -> str:
+    return files("dragoman.lab").joinpath(name).read_text("utf-8")
 
 
 def _row(cells: list[str], tag: str = "td") -> str:
@@ -71,44 +78,96 @@ def _table(rows: list[str]) -> str:
     return f'<div class="wide"><table>{"".join(rows)}</table></div>'
 
 
-def _overview(found: Mapping[str, tuple[Experiment, Results]]) -> str:
-    heads = [Text("experiment", "实验"), Text("claim", "论断"), Text("verdict", "结论")]
-    rows = [_row([bilingual(head) for head in heads], "th")]
+def _heading(en: str, zh: str) -> str:
+    return f"<h3>{bilingual(Text(en, zh))}</h3>"
+
+
+def _mark(outcome: Outcome, *, word: bool = True) -> str:
+    """Returns an outcome's sign in its colour, with its word or without."""
+    sign, text = _OUTCOMES[outcome]
+    said = f"{sign} {bilingual(text)}" if word else sign
+    return f'<b class="{outcome.replace(" ", "-")}">{said}</b>'
+
+
+def _navigation(found: Found) -> str:
+    links = [f'<a href="#{_OVERVIEW}">{bilingual(Text("Overview", "总览"))}</a>']
     for name, (experiment, results) in found.items():
-        link = f'<a href="#{name}">{experiment.number} {html.escape(name)}</a>'
+        marks = [
+            _mark(experiment.judge(claim, results).outcome, word=False)
+            for claim in experiment.claims
+        ]
+        links.append(
+            f'<a href="#{name}"><span class="number">{experiment.number}</span>'
+            f'<span>{html.escape(name)}</span><span class="marks">{" ".join(marks)}</span></a>'
+        )
+    items = "".join(f"<li>{link}</li>" for link in links)
+    summary = bilingual(Text("Experiments", "实验"))
+    return f"<nav><details open><summary>{summary}</summary><ul>{items}</ul></details></nav>"
+
+
+def _overview(found: Found) -> str:
+    rows, tally = [], Counter[Outcome]()
+    for name, (experiment, results) in found.items():
+        link = f'<a href="#{name}">{experiment.number} {bilingual(experiment.title)}</a>'
+        rows.append(f'<tr class="group"><th colspan="2">{link}</th></tr>')
         for claim in experiment.claims:
-            rows.append(_row([link, bilingual(claim.statement), _mark(experiment, claim, results)]))
-    return _table(rows)
-
-
-def _mark(experiment: Experiment, claim: Claim, results: Results) -> str:
-    outcome = experiment.judge(claim, results).outcome
-    return f'<b class="{outcome.replace(" ", "-")}">{bilingual(_OUTCOMES[outcome])}</b>'
-
-
-def _section(experiment: Experiment, results: Results) -> str:
-    charts = [_NLL, *(measure.label for measure in experiment.measures if measure.x)]
-    drawn = [_curves(experiment, results), *_series(experiment, results)]
+            outcome = experiment.judge(claim, results).outcome
+            tally[outcome] += 1
+            rows.append(_row([bilingual(claim.statement), _mark(outcome)]))
+    counts = [f"{_mark(outcome)} {tally[outcome]}" for outcome in _OUTCOMES]
+    about = Text(
+        "Each experiment takes one design choice away or changes it. Predictions were written "
+        "before the runs; rules that are part of the experiments made the verdicts of the numbers.",
+        "每个实验去掉或改变一项设计选择。预测写于运行之前；结论由实验自带的规则根据数字得出。",
+    )
     return "\n".join(
         [
-            f'<section id="{experiment.name}">',
-            f"<h2>{experiment.number} {bilingual(experiment.title)}</h2>",
-            f"<p>{bilingual(experiment.question)}</p>",
-            f"<p>{bilingual(_extent(results))}</p>",
-            _claims(experiment, results),
-            f"<h3>{bilingual(Text('Variants', '变体'))}</h3>",
-            _variants(experiment, results),
-            *(
-                f"<h3>{bilingual(label)}</h3>{picture}"
-                for label, picture in zip(charts, drawn, strict=True)
-            ),
-            f"<h3>{bilingual(Text('Why', '为什么'))}</h3>",
-            f"<p>{bilingual(experiment.why)}</p><pre>{html.escape(experiment.formula)}</pre>",
-            f"<h3>{bilingual(Text('The code', '代码'))}</h3>",
-            *(_code(each) for each in experiment.code),
+            f'<section id="{_OVERVIEW}">',
+            f"<h2>{bilingual(Text('Claims and verdicts', '论断与结论'))}</h2>",
+            f"<p>{bilingual(about)}</p><p>{' · '.join(counts)}</p>",
+            _table(rows),
             "</section>",
         ]
     )
+
+
+def _page(experiment: Experiment, results: Results) -> str:
+    pictures = pictures_of(experiment, results)
+    return "\n".join(
+        [
+            f"<h2>{experiment.number} {bilingual(experiment.title)}</h2>",
+            f"<p>{bilingual(experiment.question)}</p>",
+            *(_claim(claim, experiment.judge(claim, results)) for claim in experiment.claims),
+            *(_training(experiment, results) if experiment.variants else []),
+            *([_heading("What was seen", "所见")] if pictures else []),
+            f'<div class="pictures">{"".join(map(draw, pictures))}</div>',
+            _observed(results),
+            _heading("Why", "为什么"),
+            f"<p>{bilingual(experiment.why)}</p><pre>{html.escape(experiment.formula)}</pre>",
+            _heading("The code", "代码"),
+            *(_code(each) for each in experiment.code),
+        ]
+    )
+
+
+def _claim(claim: Claim, verdict: Verdict) -> str:
+    lines = [
+        (Text("source", "出处"), html.escape(claim.source)),
+        (Text("predicted", "预测"), bilingual(claim.prediction)),
+        (Text("seen", "结果"), bilingual(verdict.seen)),
+        (Text("verdict", "结论"), _mark(verdict.outcome)),
+    ]
+    items = "".join(f"<dt>{bilingual(name)}</dt><dd>{said}</dd>" for name, said in lines)
+    return f'<div class="claim"><p><b>{bilingual(claim.statement)}</b></p><dl>{items}</dl></div>'
+
+
+def _training(experiment: Experiment, results: Results) -> list[str]:
+    return [
+        _heading("Variants", "变体"),
+        f"<p>{bilingual(_extent(results))}</p>",
+        _variants(experiment, results),
+        *_broken(results),
+    ]
 
 
 def _extent(results: Results) -> Text:
@@ -121,32 +180,23 @@ def _extent(results: Results) -> Text:
     )
 
 
-def _claims(experiment: Experiment, results: Results) -> str:
-    parts = []
-    for claim in experiment.claims:
-        seen = experiment.judge(claim, results).seen
-        heads = Text("Predicted: ", "预测："), Text("Seen: ", "结果：")
-        lines = [
-            f"<b>{bilingual(claim.statement)}</b> ({html.escape(claim.source)})",
-            f"{bilingual(heads[0])}{bilingual(claim.prediction)}",
-            f"{bilingual(heads[1])}{bilingual(seen)} {_mark(experiment, claim, results)}",
-        ]
-        parts.append(f"<p>{'<br>'.join(lines)}</p>")
-    return "".join(parts)
-
-
 def _variants(experiment: Experiment, results: Results) -> str:
     single = [measure for measure in experiment.measures if measure.x is None]
     heads = [Text("variant", "变体"), Text("what it changes", "改动"), *(m.label for m in single)]
     rows = [_row([bilingual(head) for head in heads], "th")]
     for variant in experiment.variants:
-        change = html.escape(experiment.difference(variant)) or bilingual(Text("the base", "基准"))
-        if variant.of:
-            origin = Text(f"from {variant.of}", f"基于 {variant.of}")
-            change += f"<br>{bilingual(origin)}"
         values = [_number(results, variant.name, measure) for measure in single]
-        rows.append(_row([html.escape(variant.name), f"<code>{change}</code>", *values]))
+        rows.append(_row([html.escape(variant.name), _change(experiment, variant), *values]))
     return _table(rows)
+
+
+def _change(experiment: Experiment, variant: Variant) -> str:
+    if variant.change is None:
+        return bilingual(Text("the base", "基准"))
+    change = f"<code>{html.escape(experiment.difference(variant))}</code>"
+    if not variant.of:
+        return change
+    return f"{change}<br>{bilingual(Text(f'from {variant.of}', f'基于 {variant.of}'))}"
 
 
 def _number(results: Results, variant: str, measure: Measure) -> str:
@@ -158,33 +208,31 @@ def _number(results: Results, variant: str, measure: Measure) -> str:
     return f"{band.mean:.3g}{spread}"
 
 
-def _curves(experiment: Experiment, results: Results) -> str:
-    series: dict[str, Points] = {}
-    for variant in experiment.variants:
-        finite = [
-            [(step, value) for step, value in trial.curve if math.isfinite(value)]
-            for trial in results.of(variant.name)
-        ]
-        series[variant.name] = [(float(step), band) for step, band in curve_band(finite)]
-    return draw_curves(series, _STEPS, _NLL)
+def _broken(results: Results) -> list[str]:
+    """Lists the trials that broke off."""
+    heads = [Text("variant", "变体"), Text("seed", "种子"), Text("why", "原因")]
+    rows = [
+        _row([html.escape(trial.variant), str(trial.seed), html.escape(trial.failed)])
+        for trial in results.trials
+        if trial.failed
+    ]
+    if not rows:
+        return []
+    head = _row([bilingual(head) for head in heads], "th")
+    return [_heading("Broke off", "中断"), _table([head, *rows])]
 
 
-def _series(experiment: Experiment, results: Results) -> list[str]:
-    """Draws the measures that depend on something."""
-    pictures = []
-    for measure in experiment.measures:
-        if measure.x is None:
-            continue
-        series: dict[str, Points] = {}
-        for variant in experiment.variants:
-            curves = [
-                [(int(x), float(y)) for x, y in found.items()]
-                for trial in results.of(variant.name)
-                if isinstance(found := trial.measures.get(measure.name), dict)
-            ]
-            series[variant.name] = [(float(x), band) for x, band in curve_band(curves)]
-        pictures.append(draw_curves(series, measure.x, measure.label))
-    return pictures
+def _observed(results: Results) -> str:
+    """Lists single numbers that needed no training; claims tell the chief ones."""
+    rows = [
+        _row([f"<code>{html.escape(name)}</code>", f"{value:.6g}"])
+        for name, value in results.observed.items()
+        if isinstance(value, float)
+    ]
+    if not rows:
+        return ""
+    summary = bilingual(Text("All numbers found without training", "不经训练得到的全部数字"))
+    return f"<details><summary>{summary}</summary>{_table(rows)}</details>"
 
 
 def _code(thing: Any) -> str:
@@ -192,3 +240,9 @@ def _code(thing: Any) -> str:
     name = f"{thing.__module__}.{thing.__qualname__}"
     source = textwrap.dedent(inspect.getsource(thing))
     return f"<p><code>{html.escape(name)}</code></p><pre>{html.escape(source)}</pre>"
+
+
+def _turn(before: list[str], after: list[str]) -> str:
+    back = [f'<a href="#{name}">← {html.escape(name)}</a>' for name in before]
+    on = [f'<a href="#{name}">{html.escape(name)} →</a>' for name in after]
+    return f'<p class="turn"><span>{"".join(back)}</span>{"".join(on)}</p>'

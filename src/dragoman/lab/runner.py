@@ -15,17 +15,23 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config, InputError, RunError, build_config
 from dragoman.data.atomic import remove_leftovers, write_text
+from dragoman.kernels.process import tune_process
 from dragoman.lab.data import LabData
-from dragoman.lab.experiment import Experiment, Results, Trial, Variant, flatten
+from dragoman.lab.experiment import Experiment, Measured, Results, Trial, Variant, flatten
 from dragoman.lab.trained import Trained
+from dragoman.lab.workers import run_tasks
 from dragoman.training.loop import train
 from dragoman.training.metrics import Event, read_metrics
 
@@ -46,6 +52,8 @@ class Plan:
     """The laboratory's folder."""
     seeds: int = 3
     quick: bool = False
+    processes: int = 1
+    """Trials at once, at most."""
     data: LabData | None = None
     """The user's text; each experiment's own if None."""
 
@@ -54,43 +62,44 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     """Trains and measures whatever hasn't been yet, and returns everything.
 
     All trials of a seed share first weights as far as they have the same shapes, and data order;
-    all have the same number of steps. An interrupted trial goes on where its last checkpoint is.
+    all have the same number of steps. Each has one thread, so that its numbers don't depend on how
+    many run at once. An interrupted trial goes on where its last checkpoint is.
 
     Args:
-        experiment: what to run.
+        experiment: what to run; in several processes its `measure` is sent to them.
         plan: how.
         listen: is told of every trial, also of those that were run before.
     """
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
     data = plan.data or (experiment.data() if experiment.data else LabData((), ()))
     files = data.write(plan.folder / "text") if experiment.variants else {}
     observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
-    trials = [
-        (variant, seed, config, _key(experiment, config, data))
+    trials = {
+        key: _Task(variant.name, seed, config, data, folder / key, experiment.measure)
         for seed in range(1, plan.seeds + 1)
         for variant in experiment.variants
         for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
-    ]
-    keys = [key for *_, key in trials]
-    run = {"quick": plan.quick, "observed": observed_key, "trials": keys}
+        for key in [_key(experiment, variant, config, data)]
+    }
+    run = {"quick": plan.quick, "observed": observed_key, "trials": list(trials)}
     write_text(folder / _RUN, json.dumps(run, indent=1) + "\n")
     observed = _read(folder, observed_key)
     if observed is None:
         observed = dict(experiment.observe())
         _write(folder, observed_key, observed)
-    found = []
-    for variant, seed, config, key in trials:
-        kept = _read(folder, key)
-        if kept is None:
-            trial = _run_trial(experiment, variant, seed, config, data, folder / key, listen)
-            _write(folder, key, dataclasses.asdict(trial))
-            shutil.rmtree(folder / key, ignore_errors=True)
-        else:
-            trial = Trial.from_json(kept)
+    kept = {key: _read(folder, key) for key in trials}
+    found = {key: Trial.from_json(trial) for key, trial in kept.items() if trial is not None}
+    for trial in found.values():
         listen(trial)
-        found.append(trial)
-    return Results(observed, found)
+    tasks = {key: task for key, task in trials.items() if key not in found}
+    for key, trial in _run_all(tasks, plan.processes, listen):
+        _write(folder, key, dataclasses.asdict(trial))
+        shutil.rmtree(folder / key, ignore_errors=True)
+        listen(trial)
+        found[key] = trial
+    return Results(observed, [found[key] for key in trials])
 
 
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
@@ -126,12 +135,13 @@ def _configure(
     return build_config(*experiment.layers(variant), data.settings, files, {"training": budget})
 
 
-def _key(experiment: Experiment, config: Config, data: LabData) -> str:
+def _key(experiment: Experiment, variant: Variant, config: Config, data: LabData) -> str:
     settings = {name: value for name, value in flatten(config).items() if name not in _FILES}
     return _digest(
         {
             "experiment": experiment.name,
             "version": experiment.version,
+            "variant": variant.name,
             "settings": settings,
             "data": data.digest,
         }
@@ -143,34 +153,65 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _run_trial(
-    experiment: Experiment,
-    variant: Variant,
-    seed: int,
-    config: Config,
-    data: LabData,
-    folder: Path,
-    listen: Listen,
-) -> Trial:
-    live = Trial(variant.name, seed, curve=[])  # after an interruption, what came since
+@dataclass(frozen=True)
+class _Task:
+    """A trial to be run, in this process or in another."""
 
-    def report(event: Event) -> None:
-        if event["event"] == "log":
-            live.curve.append((event["step"], event["nll"]))
-            listen(live)
+    variant: str
+    seed: int
+    config: Config
+    data: LabData
+    folder: Path
+    measure: Callable[[Trained], Mapping[str, Measured]]
 
-    if folder.exists():
-        remove_leftovers(folder.parent)
+    def __call__(self, listen: Listen) -> Trial:
+        live = Trial(self.variant, self.seed, curve=[])  # after an interruption, what came since
+        events: list[str] = []
+
+        def report(event: Event) -> None:
+            events.append(event["event"])
+            if event["event"] == "log":
+                live.curve.append((event["step"], event["nll"]))
+                listen(live)
+
+        try:
+            train(self.folder, self.config, resume=True, device="cpu", report=report)
+        except RunError as error:  # a run that breaks off is a result, too
+            if events[-1:] == ["start"]:  # but not one that has found no memory for a first step
+                raise
+            reason, _, _ = str(error).partition(": ")  # what follows tells each batch
+            return dataclasses.replace(live, failed=reason)
+        trained = Trained.open(ModelFolder(self.folder), self.data)
+        exact = sum(trained.items) / len(trained.items)
+        measures = {**self.measure(trained), "exact": exact}
+        logged = read_metrics(ModelFolder(self.folder).run / "metrics.jsonl")
+        curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
+        return Trial(self.variant, self.seed, curve, measures, trained.items)
+
+
+def _run_all(
+    tasks: Mapping[str, _Task], processes: int, listen: Listen
+) -> Iterator[tuple[str, Trial]]:
+    """Runs trials, each with one thread; yields their keys and what they found, as they come."""
+    names = {f"{task.variant}, seed {task.seed}": key for key, task in tasks.items()}
+    prepare = partial(_prepare_process, torch.backends.mkldnn.matmul.fp32_precision)  # type: ignore[attr-defined]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        train(folder, config, resume=True, device="cpu", report=report)
-    except RunError as error:  # a run that breaks off is a result, too
-        return dataclasses.replace(live, failed=str(error))
-    trained = Trained.open(ModelFolder(folder), data)
-    exact = sum(trained.items) / len(trained.items)
-    measures = {**experiment.measure(trained), "exact": exact}
-    logged = read_metrics(ModelFolder(folder).run / "metrics.jsonl")
-    curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
-    return Trial(variant.name, seed, curve, measures, trained.items)
+        with closing(
+            run_tasks({name: tasks[key] for name, key in names.items()}, processes, prepare, listen)
+        ) as results:
+            for name, trial in results:
+                yield names[name], trial
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _prepare_process(fp32_precision: str) -> None:
+    """Makes a new process compute to the last bit as the one that has started it."""
+    torch.set_num_threads(1)
+    tune_process()
+    torch.backends.mkldnn.matmul.fp32_precision = fp32_precision  # type: ignore[attr-defined]
 
 
 def _read(folder: Path, key: str) -> Any:

@@ -39,11 +39,11 @@ class Difference:
         return not self.low <= 0 <= self.high
 
 
-def curve_band(curves: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[int, Band]]:
-    """Returns the band of several curves at each step that all of them have."""
-    by_step = [dict(curve) for curve in curves]
-    steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
-    return [(step, Band.of([curve[step] for curve in by_step])) for step in steps]
+def curve_band(curves: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, Band]]:
+    """Returns the band of several curves at each place that all of them have."""
+    by_place = [dict(curve) for curve in curves]
+    places = sorted(set.intersection(*map(set, by_place))) if by_place else []
+    return [(place, Band.of([curve[place] for curve in by_place])) for place in places]
 
 
 def bootstrap_difference(
