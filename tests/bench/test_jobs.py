@@ -136,7 +136,7 @@ def test_memory_has_a_table_and_two_curves_and_says_where_it_ended(
 ) -> None:
     monkeypatch.setattr("dragoman.bench.jobs._LENGTHS", (5, 7))
     monkeypatch.setattr("dragoman.bench.jobs._VOCABULARIES", (11, 13))
-    monkeypatch.setattr("dragoman.bench.memory._peak_above", lambda work: work() or 3_000_000)
+    monkeypatch.setattr("dragoman.kernels.resources.peak_above", lambda work: work() or 3_000_000)
     training, sentence, loss = JOBS["memory"](plan(tmp_path, setting))
     assert isinstance(training, Table)
     assert isinstance(sentence, Curves)

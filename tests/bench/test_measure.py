@@ -3,18 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.bench.measure import Summary, interleave
+from dragoman.bench.measure import Summary
 
 seconds = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=11)
-
-
-@given(st.integers(1, 5), st.integers(1, 7))
-def test_nobody_works_twice_before_all_have_worked_once(names: int, rounds: int) -> None:
-    order: list[str] = []
-    measures = {name: (lambda name=name: order.append(name)) for name in "ABCDE"[:names]}
-    yielded = [(number, name) for number, name, _ in interleave(measures, rounds)]
-    assert "".join(order) == "ABCDE"[:names] * rounds
-    assert yielded == [(number, name) for number in range(rounds) for name in measures]
 
 
 @given(seconds)

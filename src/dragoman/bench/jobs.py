@@ -12,9 +12,7 @@ from typing import Any
 
 import torch
 
-from dragoman.bench import resources
 from dragoman.bench.contestants import DECODING, REFERENCE, TRAINING, Contestant, choose
-from dragoman.bench.measure import interleave
 from dragoman.bench.process import Answer, Task, Worker, WorkerFailed
 from dragoman.bench.report import Curves, Part, Row, Table
 from dragoman.bench.sentences import Workload
@@ -22,7 +20,9 @@ from dragoman.bench.setting import BEAM_SIZE, OUTPUT_LENGTH, Setting, config_of_
 from dragoman.bench.start import PEER_COMMANDS, our_commands
 from dragoman.bench.step_times import POSITIONS
 from dragoman.config import RunError
+from dragoman.kernels import resources
 from dragoman.kernels.device import resolve_precision
+from dragoman.kernels.timing import interleave
 
 _MACHINE = Contestant("matrix products", "dragoman.bench.machine:MatrixProducts")
 _DECODED = {32: 64, 1: 8}

@@ -1,13 +1,10 @@
-"""Rounds in turn, and what can be said of their times. No torch needed."""
+"""What can be said of the times of several rounds. No torch needed."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -27,15 +24,3 @@ class Summary:
     def spread(self) -> float:
         """The distance of the highest from the lowest, as a share of the median."""
         return (self.high - self.low) / self.median
-
-
-def interleave(
-    measures: Mapping[str, Callable[[], Answer]], rounds: int
-) -> Iterator[tuple[int, str, Answer]]:
-    """Yields round, name and answer of each measure in turn: A B C, A B C and so on.
-
-    What slows the machine down for a while so meets all of them, and not one alone.
-    """
-    for number in range(rounds):
-        for name, measure in measures.items():
-            yield number, name, measure()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.bench import resources
 from dragoman.bench.ours import seeded_model
 from dragoman.bench.setting import Run, Setting, config_of_size
 from dragoman.config import EOS, UNK
+from dragoman.kernels import resources
 from dragoman.kernels.cross_entropy import projected_cross_entropy
 from dragoman.kernels.process import tune_process
 from dragoman.training.step import TrainingLoss
@@ -21,16 +20,6 @@ from dragoman.training.step import TrainingLoss
 _ATTENTION_DROPOUT = 0.1
 _ROWS = 2048
 """Target tokens of the loss alone."""
-
-
-def _peak_above(work: Callable[[], object]) -> int | None:
-    """Returns how much memory a piece of work takes at its peak, above what there was."""
-    resources.give_back_memory()
-    resources.reset_peak()
-    before = resources.resident_bytes()
-    work()
-    after = resources.peak_bytes()
-    return None if before is None or after is None else after - before
 
 
 class _Measured:
@@ -43,7 +32,7 @@ class _Measured:
 
     def run(self) -> Run:
         """Returns the note `bytes`."""
-        return Run(0, {"bytes": _peak_above(self.work)})
+        return Run(0, {"bytes": resources.peak_above(self.work)})
 
     def work(self) -> None:
         """What takes the memory."""
@@ -88,7 +77,7 @@ class LossMemory(_Measured):
 
     def run(self) -> Run:
         """Returns the note `bytes`."""
-        peak = _peak_above(self.work)
+        peak = resources.peak_above(self.work)
         gradients = sum(each.numel() * each.element_size() for each in (self._hidden, self._weight))
         return Run(0, {"bytes": None if peak is None else peak - gradients})
 

@@ -18,9 +18,9 @@ from typing import Any, TextIO
 
 import torch  # before anything else: peak memory counts from a bare import of it
 
-from dragoman.bench import resources
 from dragoman.bench.process import Task
 from dragoman.bench.setting import Performance
+from dragoman.kernels import resources
 
 
 def build(task: Task) -> Performance:

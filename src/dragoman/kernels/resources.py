@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -35,6 +36,16 @@ def reset_peak() -> None:
     with contextlib.suppress(OSError):
         if _RESET.exists():
             _RESET.write_text("5", "utf-8")
+
+
+def peak_above(work: Callable[[], object]) -> int | None:
+    """Returns how much memory a piece of work takes at its peak, above what there was."""
+    give_back_memory()
+    reset_peak()
+    before = resident_bytes()
+    work()
+    after = peak_bytes()
+    return None if before is None or after is None else after - before
 
 
 def limit_memory(most: int) -> None:

@@ -1,0 +1,38 @@
+"""Rounds in turn, so that times can be compared. No torch needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+
+def interleave(
+    measures: Mapping[str, Callable[[], Answer]], rounds: int
+) -> Iterator[tuple[int, str, Answer]]:
+    """Yields round, name and answer of each measure in turn: A B C, A B C and so on.
+
+    What slows the machine down for a while so meets all of them, and not one alone.
+    """
+    for number in range(rounds):
+        for name, measure in measures.items():
+            yield number, name, measure()
+
+
+def take_turns(
+    measures: Mapping[str, Callable[[], Answer]], rounds: int
+) -> dict[str, list[Answer]]:
+    """Returns the answers of each measure, round by round, had by `interleave`."""
+    found: dict[str, list[Answer]] = {name: [] for name in measures}
+    for _, name, answer in interleave(measures, rounds):
+        found[name].append(answer)
+    return found
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Returns how long a piece of work takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
