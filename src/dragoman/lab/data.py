@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -40,6 +41,10 @@ class LabData:
         """Says whether two texts are the same."""
         text = json.dumps([self.train, self.test, self.beyond])
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+    def thin_out(self, every: int) -> LabData:
+        """Returns a text of which only one training pair in `every` is left."""
+        return dataclasses.replace(self, train=self.train[::every])
 
     def write(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Writes what a training run reads, unless it is there; returns the settings for it."""

@@ -136,6 +136,11 @@ class Results:
         """Returns the score of each test sentence, seed by seed."""
         return [trial.items for trial in self.of(variant)]
 
+    def parts(self, variant: str, measure: str) -> list[list[float]]:
+        """Returns a measure's values, of one test sentence or part each, seed by seed."""
+        found = [trial.measures[measure] for trial in self.of(variant)]
+        return [list(values.values()) for values in found if isinstance(values, dict)]
+
 
 @dataclass(frozen=True)
 class Verdict:

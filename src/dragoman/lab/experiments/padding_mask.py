@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
-
 from dragoman.config import DecodingConfig
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.stepper import TransformerStepper
@@ -24,6 +22,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
+from dragoman.lab.leaks import drift
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.masks import AttentionMask, sequence_lengths
 from dragoman.model.transformer import Transformer
@@ -32,23 +31,6 @@ _WITH, _WITHOUT = "padding mask", "no padding mask"
 _LONGER = (1, 2, 4, 8, 16, 32)
 """By how many tokens a neighbour is longer."""
 _SENTENCES = 20
-
-
-@torch.no_grad()
-def drift(trained: Trained, longer: int) -> float:
-    """Returns how far the logits of a test sentence move, at most, beside a longer neighbour.
-
-    In float64, so that rounding stays below 1e-9.
-    """
-    model = trained.in_float64()
-    found = [0.0]
-    for source, target in list(zip(*trained.ids, strict=True))[:_SENTENCES]:
-        neighbour = (source * (1 + longer))[: len(source) + longer]
-        target_input = model.decoder_input(end_and_pad([target]))
-        alone = model(end_and_pad([source]), target_input)
-        both = model(end_and_pad([source, neighbour]), target_input.expand(2, -1))
-        found.append((both[:1] - alone).abs().max().item())
-    return max(found)
 
 
 def _changed(trained: Trained) -> float:

@@ -22,6 +22,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
+from dragoman.lab.judging import decide, holds_clearly
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model.positions import (
@@ -106,9 +107,7 @@ def _judge_order(results: Results) -> Verdict:
     )
     found = results.mean("none", "exact"), results.mean("sinusoidal", "exact")
     seen = numbers(text, *found, gain.low, gain.high)
-    if not gain.clear:
-        return Verdict("within noise", seen)
-    return holds(gain.mean > 0, seen)
+    return decide(gain, seen)
 
 
 def _judge_learned(results: Results) -> Verdict:
@@ -118,9 +117,7 @@ def _judge_learned(results: Results) -> Verdict:
         "学习式减正弦式：完全正确的比例相差 {0:.1%} [{1:.1%}, {2:.1%}]",
     )
     seen = numbers(text, gain.mean, gain.low, gain.high)
-    if gain.clear and abs(gain.mean) <= _SMALL_LOSS:
-        return Verdict("confirmed", seen)
-    return Verdict("not confirmed" if gain.clear else "within noise", seen)
+    return holds_clearly(abs(gain.mean) <= _SMALL_LOSS, seen, gain)
 
 
 def _judge_stop(results: Results) -> Verdict:

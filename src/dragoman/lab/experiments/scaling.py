@@ -25,6 +25,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
+from dragoman.lab.judging import decide
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model import hooks
@@ -211,9 +212,7 @@ def _judge_training(d_k: int, results: Results) -> Verdict:
         "除以 sqrt(d_k) 使完全正确的译文增加 {0:.1%} [{1:.1%}, {2:.1%}]",
     )
     seen = numbers(text, gain.mean, gain.low, gain.high)
-    if not gain.clear:
-        return Verdict("within noise", seen)
-    return holds(gain.mean > 0, seen)
+    return decide(gain, seen)
 
 
 def _variants() -> tuple[Variant, ...]:

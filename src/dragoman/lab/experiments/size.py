@@ -1,0 +1,180 @@
+"""How large a model so much text can fill (section 6.2, Table 3 rows C)."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+from dragoman.checkpoint import ModelFolder
+from dragoman.config import build_config
+from dragoman.lab.base import SMALL
+from dragoman.lab.data import LabData, cldr_data
+from dragoman.lab.experiment import (
+    Change,
+    Claim,
+    Experiment,
+    Measure,
+    Measured,
+    Results,
+    Text,
+    Variant,
+    Verdict,
+    numbers,
+)
+from dragoman.lab.judging import decide
+from dragoman.lab.scores import bleu, bleu_parts, predict, translate
+from dragoman.lab.statistics import Difference, bootstrap_difference
+from dragoman.lab.trained import Trained
+from dragoman.training.loop import train
+
+_NARROW, _MIDDLE, _WIDE = "width 32", "width 64", "width 128"
+_LITTLE, _ALL = "little", "all"
+_LESS = 10
+"""The smaller text has one pair in so many."""
+
+
+def train_on_less(trained: Trained, every: int) -> Trained:
+    """Trains a model of the same settings, budget and vocabulary on one pair in `every`."""
+    data = trained.data.thin_out(every)
+    files = data.write(trained.folder / "text")
+    tokenizer = {"data": {"tokenizer": str(trained.folder / "tokenizer.model")}}
+    config = build_config(dataclasses.asdict(trained.config), files, tokenizer)
+    folder = trained.folder / f"less-{data.digest}"
+    train(folder, config, resume=True, device="cpu")
+    return Trained.open(ModelFolder(folder), data)
+
+
+def _measure(trained: Trained) -> dict[str, Measured]:
+    loss, score = dict[str, float](), dict[str, float]()
+    measures: dict[str, Measured] = {"loss_by_pairs": loss, "bleu_by_pairs": score}
+    for name, each in ((_LITTLE, train_on_less(trained, _LESS)), (_ALL, trained)):
+        seen = predict(each.model, each, each.data.test)
+        found = translate(each.model, each)
+        pairs = str(len(each.data.train))
+        loss[pairs], score[pairs] = seen.nll.mean().item(), bleu(each, found)
+        measures[f"bleu_{name}"] = score[pairs]
+        measures[f"parts_{name}"] = bleu_parts(each, found)
+    measures["parameters"] = float(sum(p.numel() for p in trained.model.parameters()))
+    return measures
+
+
+def _widening(results: Results, text: str) -> list[list[float]]:
+    """Returns what the widest model gains over the narrowest, part by part of the test text."""
+    wide, narrow = (results.parts(variant, f"parts_{text}") for variant in (_WIDE, _NARROW))
+    return [
+        [high - low for high, low in zip(*seed, strict=True)]
+        for seed in zip(wide, narrow, strict=True)
+    ]
+
+
+def _decide(gain: Difference, results: Results) -> Verdict:
+    text = Text(
+        "BLEU of width 32, 64, 128: {0:.1f}, {1:.1f}, {2:.1f} on all of the text, {3:.1f}, "
+        "{4:.1f}, {5:.1f} on a tenth; difference over parts of the test text {6:.2f} "
+        "[{7:.2f}, {8:.2f}]",
+        "宽度 32、64、128 的 BLEU：全部数据 {0:.1f}、{1:.1f}、{2:.1f}，"
+        "十分之一数据 {3:.1f}、{4:.1f}、{5:.1f}；按测试集分块计相差 {6:.2f} [{7:.2f}, {8:.2f}]",
+    )
+    found = (
+        results.mean(variant, f"bleu_{name}")
+        for name in (_ALL, _LITTLE)
+        for variant in (_NARROW, _MIDDLE, _WIDE)
+    )
+    return decide(gain, numbers(text, *found, gain.mean, gain.low, gain.high))
+
+
+def _judge_wider(results: Results) -> Verdict:
+    wide, narrow = (results.parts(variant, f"parts_{_ALL}") for variant in (_WIDE, _NARROW))
+    return _decide(bootstrap_difference(wide, narrow), results)
+
+
+def _judge_little(results: Results) -> Verdict:
+    gains = (_widening(results, text) for text in (_ALL, _LITTLE))
+    return _decide(bootstrap_difference(*gains), results)
+
+
+def _judge_data(results: Results) -> Verdict:
+    narrow, wide = (
+        results.parts(variant, f"parts_{text}")
+        for variant, text in ((_NARROW, _ALL), (_WIDE, _LITTLE))
+    )
+    return _decide(bootstrap_difference(narrow, wide), results)
+
+
+_PAIRS = Text("training pairs", "训练句对数")
+
+EXPERIMENT = Experiment(
+    name="size",
+    number=21,
+    version=1,
+    title=Text("Size of the model against size of the text", "模型大小与数据大小"),
+    question=Text(
+        "Is a larger model better, and does it still hold with a tenth of the text?",
+        "模型越大越好吗？数据只有十分之一时还成立吗？",
+    ),
+    settings={**SMALL, "model": {**SMALL["model"], "d_k": 16, "d_v": 16}},
+    steps=900,
+    quick_steps=400,
+    variants=(
+        Variant(_MIDDLE),
+        Variant(_NARROW, Change("model.d_model", 32)),
+        Variant(_WIDE, Change("model.d_model", 128)),
+    ),
+    measures=(
+        Measure(
+            "loss_by_pairs", Text("test loss (nats per token)", "测试损失（nat/词元）"), _PAIRS
+        ),
+        Measure("bleu_by_pairs", Text("BLEU, greedy", "BLEU（贪心解码）"), _PAIRS),
+        Measure("parameters", Text("parameters", "参数量")),
+        Measure("exact", Text("exactly right, all of the text", "完全正确的比例（全部数据）")),
+    ),
+    claims=(
+        Claim(
+            Text("Bigger models are better.", "模型越大越好。"),
+            "Vaswani et al. 2017, section 6.2 and Table 3 rows C",
+            Text(
+                "A higher BLEU with width 128 than with 32, on all of the text.",
+                "用全部数据时，宽度 128 的 BLEU 高于 32。",
+            ),
+            _judge_wider,
+        ),
+        Claim(
+            Text(
+                "With little text there is less to win by size.",
+                "数据少时，增大模型的收益更小。",
+            ),
+            "why Multi30k is done with small models: Wu et al. 2021",
+            Text(
+                "From width 32 to 128 fewer points are gained on a tenth of the text than on all "
+                "of it.",
+                "宽度从 32 增到 128，用十分之一数据时提高的分数少于用全部数据时。",
+            ),
+            _judge_little,
+        ),
+        Claim(
+            Text(
+                "Ten times the text is worth more than four times the width.",
+                "十倍的数据比四倍的宽度更有价值。",
+            ),
+            "Koehn and Knowles 2017, section 3.2: little text is what hurts most",
+            Text(
+                "A higher BLEU of width 32 on all of the text than of width 128 on a tenth.",
+                "宽度 32 加全部数据的 BLEU 高于宽度 128 加十分之一数据。",
+            ),
+            _judge_data,
+        ),
+    ),
+    data=partial(cldr_data, "de"),
+    measure=_measure,
+    why=Text(
+        "Heads and the network's inside keep their sizes, so that all parameters grow as the "
+        "width does. A wider model can tell more things apart, if there is text to learn them "
+        "from. Where there is none it learns its few sentences by heart. All have the same number "
+        "of steps, so that the smaller text is read ten times as often.",
+        "注意力头和前馈网络内部的大小不变，所以参数量与宽度成正比。"
+        "更宽的模型能区分更多的东西，前提是有数据可学；没有足够数据时，它只会背下那几句话。"
+        "所有模型的步数相同，因此较小的数据会被重复读十倍的次数。",
+    ),
+    formula="parameters ~ d (V + N (12 h d_k + 4 d_ff)), N layers on each side",
+    code=(LabData.thin_out, train_on_less),
+)

@@ -1,0 +1,295 @@
+"""The learning rate of the first steps: Noam, constant, no warm-up (section 5.3)."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+from dragoman.lab.base import SMALL
+from dragoman.lab.data import task_data
+from dragoman.lab.early_steps import first_steps, learns, unigram_entropy
+from dragoman.lab.experiment import (
+    Change,
+    Claim,
+    Experiment,
+    Measure,
+    Measured,
+    Results,
+    Text,
+    Variant,
+    Verdict,
+    holds,
+    numbers,
+)
+from dragoman.lab.judging import gain_verdict
+from dragoman.lab.trained import Trained
+from dragoman.training.optimizer import build_optimizer
+from dragoman.training.schedule import learning_rate
+
+_NOAM, _CONSTANT, _NONE = "Noam", "constant rate", "no warm-up"
+_HIGH, _HIGH_NONE = "constant rate x 3", "no warm-up x 3"
+_LOW_NONE = "no warm-up / 3"
+_RATE = 3e-3
+_FOLLOWED = 200
+"""Steps that are followed one by one."""
+_FROZEN = 100
+"""Steps that Adam's moments are watched for without the weights moving."""
+_SHOWN = (1, 2, 3, *range(5, _FOLLOWED + 1, 5))
+
+
+def second_moments(trained: Trained) -> dict[str, dict[str, float]]:
+    """Follows Adam's corrected second moments in a model that stands still.
+
+    Returns:
+        By step, beside those of the last step: their sum, and the median over the parameters.
+    """
+    steps = [step.second_moments for step in islice(first_steps(trained, frozen=True), _FROZEN)]
+    last = steps[-1]
+    live = last > 0
+    return {
+        "moment_mean": {
+            str(n): (seen.sum() / last.sum()).item() for n, seen in enumerate(steps, start=1)
+        },
+        "moment_median": {
+            str(n): (seen[live] / last[live]).median().item()
+            for n, seen in enumerate(steps, start=1)
+        },
+    }
+
+
+def _measure(trained: Trained) -> dict[str, Measured]:
+    steps = dict(enumerate(islice(first_steps(trained), _FOLLOWED), start=1))
+    late = [steps[n].size for n in range(_FOLLOWED - 19, _FOLLOWED + 1)]
+    moments = second_moments(trained)
+    return {
+        "size": {str(n): steps[n].size for n in _SHOWN},
+        "early_loss": {str(n): steps[n].nll for n in _SHOWN},
+        "first_size": steps[1].size,
+        "late_size": sum(late) / len(late),
+        "first_loss": steps[1].nll,
+        "highest_loss": max(step.nll for step in steps.values()),
+        "unigram": unigram_entropy(trained),
+        "first_moment_mean": moments["moment_mean"]["1"],
+        "first_moment_median": moments["moment_median"]["1"],
+        **moments,
+    }
+
+
+def _judge_sizes(results: Results) -> Verdict:
+    first, late = (results.mean(_NONE, name) for name in ("first_size", "late_size"))
+    text = Text(
+        "no warm-up: step 1 moves parameters by {0:.3f} times the rate, "
+        "steps 181 to 200 by {1:.3f}",
+        "不预热：第 1 步参数的变化是学习率的 {0:.3f} 倍，第 181 到 200 步是 {1:.3f} 倍",
+    )
+    return holds(abs(first - 1) <= 0.02 and late < 0.5, numbers(text, first, late))
+
+
+def _judge_moments(results: Results) -> Verdict:
+    median, mean = (
+        results.mean(_NOAM, name) for name in ("first_moment_median", "first_moment_mean")
+    )
+    text = Text(
+        "after step 1, beside step 100: the median parameter has {0:.2f} of it, "
+        "all together {1:.2f}",
+        "第 1 步与第 100 步相比：参数的中位数为 {0:.2f}，总和为 {1:.2f}",
+    )
+    return holds(median < 0.5, numbers(text, median, mean))
+
+
+def _judge_shooting_up(results: Results) -> Verdict:
+    trials = results.of(_NONE)
+    rise = results.mean(_NONE, "highest_loss") - results.mean(_NONE, "first_loss")
+    end = sum(trial.curve[-1][1] for trial in trials) / len(trials)
+    text = Text(
+        "no warm-up: the loss rises by {0:.2f} nats at most over that of step 1 and ends at "
+        "{1:.2f}; frequencies alone give {2:.2f}",
+        "不预热：损失最多比第 1 步高 {0:.2f} nat，最后为 {1:.2f}；只凭词频为 {2:.2f}",
+    )
+    stays = not any(map(learns, trials))
+    seen = numbers(text, rise, end, results.mean(_NONE, "unigram"))
+    return holds(rise > 0 and stays, seen)
+
+
+def _judge_warm_up(with_it: str, without: str, results: Results) -> Verdict:
+    return gain_verdict(results, with_it, without, Text("a warm-up", "预热"))
+
+
+def _judge_decay(results: Results) -> Verdict:
+    what = Text("the decay behind the warm-up", "预热后的衰减")
+    return gain_verdict(results, _NOAM, _CONSTANT, what)
+
+
+def _judge_low(results: Results) -> Verdict:
+    trials = results.of(_LOW_NONE)
+    end = sum(trial.curve[-1][1] for trial in trials) / len(trials)
+    text = Text(
+        "no warm-up, a third of the rate: the loss ends at {0:.2f}; frequencies alone give {1:.2f}",
+        "不预热，学习率为三分之一：损失最后为 {0:.2f}；只凭词频为 {1:.2f}",
+    )
+    seen = numbers(text, end, results.mean(_LOW_NONE, "unigram"))
+    return holds(all(map(learns, trials)), seen)
+
+
+EXPERIMENT = Experiment(
+    name="warm-up",
+    number=4,
+    version=1,
+    title=Text("Learning rate: Noam, constant, no warm-up", "学习率：Noam、恒定、不预热"),
+    question=Text(
+        "What does the warm-up of the learning rate do?",
+        "学习率预热起什么作用？",
+    ),
+    settings={**SMALL, "training": {**SMALL["training"], "peak_learning_rate": _RATE}},
+    steps=600,
+    quick_steps=400,
+    variants=(
+        Variant(_NOAM),
+        Variant(_CONSTANT, Change("training.schedule", "constant")),
+        Variant(_NONE, Change("training.warmup_steps", 0), _CONSTANT),
+        Variant(_HIGH, Change("training.peak_learning_rate", 3 * _RATE), _CONSTANT),
+        Variant(_HIGH_NONE, Change("training.warmup_steps", 0), _HIGH),
+        Variant(_LOW_NONE, Change("training.peak_learning_rate", _RATE / 3), _NONE),
+    ),
+    measures=(
+        Measure(
+            "size",
+            Text(
+                "change of a parameter over the rate (rms)",
+                "参数变化与学习率之比（均方根）",
+            ),
+            Text("step", "步"),
+        ),
+        Measure(
+            "early_loss",
+            Text("loss (nats per token)", "损失（nat/词元）"),
+            Text("step", "步"),
+        ),
+        Measure(
+            "moment_median",
+            Text(
+                "second moment beside that of step 100, median, weights at rest",
+                "二阶矩与第 100 步之比，中位数，权重不动",
+            ),
+            Text("step", "步"),
+        ),
+        Measure(
+            "moment_mean",
+            Text(
+                "second moment beside that of step 100, sum, weights at rest",
+                "二阶矩与第 100 步之比，总和，权重不动",
+            ),
+            Text("step", "步"),
+        ),
+        Measure(
+            "highest_loss",
+            Text("highest loss of 200 steps (nats)", "200 步内最高损失（nat）"),
+        ),
+        Measure("exact", Text("translations exactly right", "译文完全正确的比例")),
+    ),
+    claims=(
+        Claim(
+            Text(
+                "Adam's first step moves every parameter by the rate itself, whatever its "
+                "gradient; later ones move it by much less.",
+                "Adam 的第一步使每个参数恰好变化一个学习率，与梯度大小无关；以后的变化小得多。",
+            ),
+            "follows from the definition; Ma and Yarats 2021, on what warm-up is for",
+            Text(
+                "Within 2 % of the rate at step 1; less than half of it, in the mean square, at "
+                "steps 181 to 200.",
+                "第 1 步与学习率相差 2% 以内；第 181 到 200 步（均方根）不到一半。",
+            ),
+            _judge_sizes,
+        ),
+        Claim(
+            Text(
+                "Adam's second moment is too small in the first steps.",
+                "训练初期 Adam 的二阶矩估计偏小。",
+            ),
+            "the essay, 5.1",
+            Text(
+                "For the median parameter, below half of what it comes to: a square of one "
+                "gradient. The sum over all is right from the start, for Adam corrects it.",
+                "就中位数参数而言，不到稳定值的一半，因为只有一个梯度的平方；"
+                "总和则从一开始就正确，因为 Adam 做了偏差修正。",
+            ),
+            _judge_moments,
+        ),
+        Claim(
+            Text(
+                "Without a warm-up the early loss shoots up and doesn't come back.",
+                "不预热，训练初期损失会飙升，而且回不来。",
+            ),
+            "the essay, 5.1",
+            Text(
+                "We doubt it for two layers: the loss rises in the first steps, then falls below "
+                "half of what token frequencies give.",
+                "对两层的模型我们存疑：最初几步损失上升，之后会降到词频损失的一半以下。",
+            ),
+            _judge_shooting_up,
+        ),
+        Claim(
+            Text(
+                "With a warm-up a model learns better than at the same rate from step 1.",
+                "有预热的模型，比从第 1 步起就用同样学习率的学得更好。",
+            ),
+            "Vaswani et al. 2017, section 5.3; Xiong et al. 2020, section 3.2",
+            Text(
+                "More exact translations after as many steps.",
+                "同样的步数后，完全正确的译文更多。",
+            ),
+            partial(_judge_warm_up, _CONSTANT, _NONE),
+        ),
+        Claim(
+            Text(
+                "A warm-up is needed the more, the higher the rate: at three times the rate a "
+                "model learns better with it.",
+                "学习率越高越需要预热：学习率为三倍时，有预热的模型学得更好。",
+            ),
+            "Xiong et al. 2020, section 3.2",
+            Text(
+                "More exact translations after as many steps.",
+                "同样的步数后，完全正确的译文更多。",
+            ),
+            partial(_judge_warm_up, _HIGH, _HIGH_NONE),
+        ),
+        Claim(
+            Text(
+                "At a third of the rate a model learns without any warm-up.",
+                "学习率降到三分之一时，不预热也能学会。",
+            ),
+            "follows from the first claim, if the size of the first steps is what matters",
+            Text(
+                "The loss falls below half of what token frequencies give.",
+                "损失降到词频损失的一半以下。",
+            ),
+            _judge_low,
+        ),
+        Claim(
+            Text(
+                "A rate that falls behind the warm-up does better than a constant one.",
+                "预热后学习率下降，比保持恒定效果更好。",
+            ),
+            "Vaswani et al. 2017, section 5.3",
+            Text(
+                "More exact translations after as many steps.",
+                "同样的步数后，完全正确的译文更多。",
+            ),
+            _judge_decay,
+        ),
+    ),
+    data=partial(task_data, "reverse", (3, 6)),
+    measure=_measure,
+    why=Text(
+        "Adam divides a running mean of gradients by the root of a running mean of their squares. "
+        "After one step both hold the same gradient, and the quotient is 1 or -1 everywhere; later "
+        "the mean of gradients that point here and there is small beside their size. So without a "
+        "warm-up the largest steps of all come when the model knows least.",
+        "Adam 用梯度的滑动平均除以梯度平方滑动平均的平方根。第一步之后两者只含同一个梯度，"
+        "商处处为 1 或 -1；以后梯度方向不一，其平均相对于大小就很小。"
+        "所以不预热时，最大的步子恰好迈在模型最无知的时候。",
+    ),
+    formula="rate = factor d_model^-0.5 min(step^-0.5, step warmup^-1.5)",
+    code=(learning_rate, build_optimizer),
+)

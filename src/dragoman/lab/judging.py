@@ -1,0 +1,51 @@
+"""The verdicts that several experiments give on a difference. No torch needed."""
+
+from __future__ import annotations
+
+from dragoman.lab.experiment import Results, Text, Verdict, holds, numbers
+from dragoman.lab.statistics import Difference, bootstrap_difference
+
+
+def holds_clearly(condition: bool, seen: Text, *differences: Difference) -> Verdict:
+    """Returns the verdict on what differences say, as far as all of them are clear."""
+    if all(each.clear for each in differences):
+        return holds(condition, seen)
+    return Verdict("within noise", seen)
+
+
+def decide(gain: Difference, seen: Text) -> Verdict:
+    """Returns the verdict on the claim that a difference is above 0."""
+    return holds_clearly(gain.mean > 0, seen, gain)
+
+
+def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
+    """Returns the verdict on `higher has more exact translations than lower`, two variants."""
+    gain = bootstrap_difference(results.items(higher), results.items(lower))
+    text = Text(
+        f"exactly right: {higher} {{0:.1%}}, {lower} {{1:.1%}}; "
+        "difference {2:.1%} [{3:.1%}, {4:.1%}]",
+        f"完全正确：{higher} {{0:.1%}}，{lower} {{1:.1%}}；相差 {{2:.1%}} [{{3:.1%}}, {{4:.1%}}]",
+    )
+    found = (results.mean(name, "exact") for name in (higher, lower))
+    seen = numbers(text, *found, gain.mean, gain.low, gain.high)
+    return decide(gain, seen)
+
+
+def gain_verdict(results: Results, better: str, worse: str, what: Text) -> Verdict:
+    """Says whether one variant translates more test sentences exactly than another.
+
+    Args:
+        results: of the experiment.
+        better: the variant that should.
+        worse: the other one.
+        what: what is worth the difference.
+    """
+    gain = bootstrap_difference(results.items(better), results.items(worse))
+    text = Text(
+        what.en
+        + " is worth {0:.1%} exact translations [{1:.1%}, {2:.1%}]: {3:.1%} against {4:.1%}",
+        what.zh + "使完全正确的译文增加 {0:.1%} [{1:.1%}, {2:.1%}]：{3:.1%} 对 {4:.1%}",
+    )
+    found = (results.mean(name, "exact") for name in (better, worse))
+    seen = numbers(text, gain.mean, gain.low, gain.high, *found)
+    return decide(gain, seen)
