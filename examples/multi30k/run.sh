@@ -4,24 +4,32 @@
 #   examples/multi30k/run.sh DATA [MODEL]
 #
 # DATA is a folder with the task's raw text, gzipped: train, val, test_2016_flickr,
-# test_2017_flickr and test_2017_mscoco, each as NAME.en.gz and NAME.de.gz. Everything is chosen on
-# val: how many checkpoints are averaged and the length penalty. The tests are read once, at the end.
+# test_2017_flickr and test_2017_mscoco, each as NAME.en.gz and NAME.de.gz. All of it is lower-cased,
+# as the published metric is, into MODEL-text. Everything is chosen on val: how many checkpoints are
+# averaged and the length penalty. The tests are read once, at the end.
 set -euo pipefail
 
 data=${1:?usage: run.sh DATA [MODEL]}
 model=${2:-multi30k-en-de}
+text=$model-text
 here=$(dirname "$0")
 search=(--beam-size 5 --length-penalty-form power)
 
+# lower FILE NAME: writes the lower-cased text of FILE to TEXT/NAME
+lower() {
+    gzip -dc "$1" | python -X utf8 -c 'import sys; sys.stdout.writelines(map(str.lower, sys.stdin))' \
+        > "$text/$2"
+}
+
 # translate NAME PENALTY: writes MODEL/run/NAME.de
 translate() {
-    dragoman translate "$model" "$data/$1.en.gz" --output "$model/run/$1.de" \
+    dragoman translate "$model" "$text/$1.en" --output "$model/run/$1.de" \
         "${search[@]}" --length-penalty "$2"
 }
 
 # measure NAME METRIC...: scores MODEL/run/NAME.de
 measure() {
-    dragoman evaluate --hypotheses "$model/run/$1.de" --reference "$data/$1.de.gz" \
+    dragoman evaluate --hypotheses "$model/run/$1.de" --reference "$text/$1.de" \
         --target-language de --metrics "${@:2}" --format json
 }
 
@@ -30,14 +38,21 @@ value() {
     python -c 'import json, sys; print(json.load(sys.stdin)[0]["value"])'
 }
 
+mkdir -p "$text"
+for name in train val test_2016_flickr test_2017_flickr test_2017_mscoco; do
+    for language in en de; do
+        lower "$data/$name.$language.gz" "$name.$language"
+    done
+done
+
 dragoman train "$model" --config "$here/recipe.toml" \
-    --source "$data/train.en.gz" --target "$data/train.de.gz" \
-    --valid-source "$data/val.en.gz" --valid-target "$data/val.de.gz"
+    --source "$text/train.en" --target "$text/train.de" \
+    --valid-source "$text/val.en" --valid-target "$text/val.de"
 
 best=0
-for last in 5 10; do
+for last in 5 10 20; do
     dragoman average "$model" --last "$last"
-    for penalty in 0.6 1.0 1.4; do
+    for penalty in 1.0 1.1 1.2 1.3 1.4; do
         translate val "$penalty"
         bleu=$(measure val multi-bleu-lc | value)
         echo "val: average of $last, length penalty $penalty: $bleu"
