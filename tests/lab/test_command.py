@@ -47,7 +47,7 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
 @pytest.mark.parametrize(
     ("line", "error", "hint"),
     [
-        ("lab run scalling", "NAME is scalling, accepted is one of scaling,", "scaling?"),
+        ("lab run scalling", "NAME is scalling, accepted is all or one of scaling,", "scaling?"),
         ("lab runs", "ACTION is runs, accepted is one of list, run, report", "run?"),
         ("lab run", "NAME: required", ""),
         ("lab run scaling --quik", "--quik is not an option", "--quick?"),

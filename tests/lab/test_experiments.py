@@ -10,7 +10,7 @@ import torch
 
 from dragoman.config import build_config
 from dragoman.lab.experiment import Experiment, Text, flatten
-from dragoman.lab.experiments import EXPERIMENTS, scaling
+from dragoman.lab.experiments import EXPERIMENTS, find_experiments, scaling
 from dragoman.lab.experiments.cross_attention import source_effect
 from dragoman.lab.experiments.positions import equivariance_error, learned_stop
 from dragoman.lab.experiments.scaling import growth, unit_scores
@@ -19,6 +19,13 @@ from dragoman.lab.trained import Trained, end_and_pad
 
 every_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 Untrained = Callable[..., Trained]
+
+
+def test_all_names_every_experiment_once_and_in_order() -> None:
+    assert find_experiments(["length", "all"])[1:] == [
+        each for each in EXPERIMENTS.values() if each.name != "length"
+    ]
+    assert [each.number for each in EXPERIMENTS.values()] == list(range(1, 23))
 
 
 @every_experiment

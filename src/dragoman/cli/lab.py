@@ -39,7 +39,7 @@ def add_parser(commands: Commands) -> None:
     listing.set_defaults(run=_list, parser=listing)
     running = actions.add_parser("run", help="run experiments; what was run before is kept")
     running.set_defaults(run=_run, parser=running)
-    running.add_argument("names", metavar="NAME", nargs="+", help="an experiment")
+    running.add_argument("names", metavar="NAME", nargs="+", help="an experiment, or all")
     running.add_argument(
         "--quick", action="store_true", default=False, help="one seed and fewer steps"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import pkgutil
 from collections.abc import Iterable
 
@@ -18,21 +19,23 @@ def _collect() -> dict[str, Experiment]:
     return {each.name: each for each in sorted(found, key=lambda each: each.number)}
 
 
+_ALL = "all"
 EXPERIMENTS = _collect()
 """By name, in the order of their numbers."""
 
 
 def find_experiments(names: Iterable[str]) -> list[Experiment]:
-    """Returns experiments by their names, each once.
+    """Returns experiments by their names, each once; `all` names all of them.
 
     Raises:
         InputError: for an unknown name, naming the nearest one.
     """
     found = []
-    for name in dict.fromkeys(names):
+    given = (EXPERIMENTS if name == _ALL else [name] for name in names)
+    for name in dict.fromkeys(itertools.chain.from_iterable(given)):
         if name not in EXPERIMENTS:
             raise InputError(
-                f"NAME is {name}, accepted is one of {', '.join(EXPERIMENTS)}",
+                f"NAME is {name}, accepted is {_ALL} or one of {', '.join(EXPERIMENTS)}",
                 nearest_hint(name, EXPERIMENTS),
             )
         found.append(EXPERIMENTS[name])
