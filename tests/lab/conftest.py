@@ -41,7 +41,7 @@ def text(words: str) -> Text:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """What can be sent to other processes: they are given this process's path."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
-    return importlib.import_module("fakes")
+    return importlib.import_module("lab_tasks")
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def main() -> None:
     """Reads the task and serves it."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # at once, so that the error stays the last line
     serve(Task.from_json(sys.stdin.readline()), sys.stdin, answers)
 
 
