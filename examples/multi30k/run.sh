@@ -49,7 +49,7 @@ dragoman train "$model" --config "$here/recipe.toml" \
     --source "$text/train.en" --target "$text/train.de" \
     --valid-source "$text/val.en" --valid-target "$text/val.de"
 
-best=0
+best=-1
 for last in 5 10 20; do
     dragoman average "$model" --last "$last"
     for penalty in 1.0 1.1 1.2 1.3 1.4; do
