@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.config import PAD
+from dragoman.kernels.device import compute_in
 from dragoman.kernels.prepacked import PrepackedLinear
 from dragoman.model.attention import FusedMultiHeadAttention, KeysValues, MultiHeadAttention
 from dragoman.model.cache import SharedCache
@@ -194,8 +195,8 @@ class FastDecoder:
         layout, real = PADDED, source != PAD
         if supports_packing(self._model.config) and not real.all():
             layout = PackedLayout(real)
-        reduced = self._dtype == torch.bfloat16
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=reduced):
+        precision = "bfloat16" if self._dtype == torch.bfloat16 else "float32"
+        with compute_in(precision, source.device):
             memory, mask = self._model.encode(source, layout)
             keys_values = self._model.decoder.memory_keys_values(memory, layout)
         converted = [
@@ -214,7 +215,7 @@ class FastDecoder:
         self, tokens: Int[Tensor, "batch width"], cache: SharedCache
     ) -> Float[Tensor, "batch width vocab"]:
         """Reads one more token of each hypothesis, as `Transformer.step`."""
-        with torch.autocast(tokens.device.type, enabled=False):  # it would convert at every step
+        with compute_in("float32", tokens.device):  # autocast would convert at every step
             x = self._embedding.token(tokens.flatten()) + self._position(cache.length)
             biases = cache.append(self._num_heads)
             for layer in self._layers:
