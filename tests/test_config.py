@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import (
-    FORMAT_VERSION,
-    SECTIONS,
     Config,
     DataConfig,
     DecodingConfig,
     InputError,
     ModelConfig,
     TrainingConfig,
+)
+from dragoman.settings import (
+    FORMAT_VERSION,
+    SECTIONS,
     build_config,
     build_decoding,
     read_recipe,

@@ -20,8 +20,9 @@ import pytest
 
 from dragoman.cli.main import build_parser
 from dragoman.cli.parser import settings_of
-from dragoman.config import SECTIONS, DecodingConfig, InputError, build_config, build_decoding
+from dragoman.config import DecodingConfig, InputError
 from dragoman.lab.experiments import EXPERIMENTS, find_experiments
+from dragoman.settings import SECTIONS, build_config, build_decoding
 
 ROOT = Path(__file__).parent.parent
 TRANSLATED = ("README.md", "docs/essay.md", "docs/laboratory.md")

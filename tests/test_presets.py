@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dragoman.config import InputError, build_config
+from dragoman.config import InputError
 from dragoman.model.transformer import Transformer
 from dragoman.presets import PRESETS, preset_settings
+from dragoman.settings import build_config
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -11,9 +11,9 @@ import pytest
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.cli.main import main
-from dragoman.config import build_config, read_settings
 from dragoman.data.cldr import make_pairs
 from dragoman.presets import preset_settings
+from dragoman.settings import build_config, read_settings
 
 RECIPES = Path(__file__).parent.parent / "examples" / "wmt14"
 STUBS = {

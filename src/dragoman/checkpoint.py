@@ -25,9 +25,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from dragoman.config import Config, InputError, build_config, read_settings, write_config
+from dragoman.config import Config, InputError
 from dragoman.data.atomic import replacing, write_text
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.settings import build_config, read_settings, write_config
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.config import InputError, Settings, nearest_hint
+from dragoman.config import InputError, nearest_hint
+from dragoman.settings import Settings
 
 
 @dataclass(frozen=True)

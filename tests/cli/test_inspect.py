@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import Config, build_config, read_settings
+from dragoman.config import Config
 from dragoman.presets import PRESETS
+from dragoman.settings import build_config, read_settings
 
 
 def count(shown: str, part: str) -> int:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from dragoman import InputError, load
+
 CASES = int(os.environ.get("DRAGOMAN_CASES", "1"))
 QUICK = ("--beam-size", 1, "--max-output-extra", 1, "--device", "cpu")
 ODD = (
@@ -146,14 +148,38 @@ DAMAGES = (cut, flip, prepend, fill, empty, delete, make_a_folder, link_to_itsel
     "file", ["config.toml", "tokenizer.model", "weights.safetensors", "card.md"]
 )
 @pytest.mark.parametrize("seed", range(CASES))
-def test_a_damaged_model_is_refused_or_translates(
-    run: Any, model: Path, tmp_path: Path, file: str, damage: Any, seed: int
+def test_a_damaged_model_is_refused_or_sound(
+    run: Any,
+    model: Path,
+    text: tuple[Path, Path],
+    tmp_path: Path,
+    file: str,
+    damage: Any,
+    seed: int,
 ) -> None:
     copy = Path(shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("run")))
     damage(copy / file, random.Random(f"{seed} {file}"))
-    finished = run("translate", copy, *QUICK, stdin=b"a b\n\nc\n")
-    require_promises_kept(finished)
-    assert finished.out.count("\n") == (3 if finished.status == 0 else 0)
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"a b\n\nc\n")
+
+    translated = run("translate", copy, *QUICK, stdin=lines.read_bytes())
+    require_promises_kept(translated)
+    assert translated.out.count("\n") == (3 if translated.status == 0 else 0)
+
+    evaluated = run("evaluate", copy, "--source", lines, "--reference", lines, "--device", "cpu")
+    require_promises_kept(evaluated)
+    assert evaluated.status == translated.status
+
+    fine_tune = ("--from", copy, "--max-steps", 1, "--batch-tokens", 128, "--device", "cpu")
+    trained = run("train", tmp_path / "new", *fine_tune, "--source", text[0], "--target", text[1])
+    require_promises_kept(trained)
+    assert (tmp_path / "new").exists() == (trained.status == 0)
+
+    if translated.status == 0:
+        assert len(load(copy, device="cpu").translate(["a b", "", "c"])) == 3
+    else:
+        with pytest.raises(InputError, match=r"\A[^\n]+\Z"):
+            load(copy, device="cpu").translate(["a b", "", "c"])
 
 
 @pytest.mark.parametrize("damage", [cut, prepend, fill, empty, delete, make_a_folder])

@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.config import (
-    CorpusConfig,
-    DataConfig,
-    InputError,
-    build_config,
-    read_settings,
-    write_config,
-)
+from dragoman.config import CorpusConfig, DataConfig, InputError
+from dragoman.settings import build_config, read_settings, write_config
 
 TABLES = """\
 [data]

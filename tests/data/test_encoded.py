@@ -157,7 +157,7 @@ MILLION_PAIRS = """
 import resource, sys
 from pathlib import Path
 import dragoman.training.feed
-from dragoman.config import build_config
+from dragoman.settings import build_config
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.training.feed import Feed
 from dragoman.training.state import RunState

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from dragoman.checkpoint import Tokenizers
-from dragoman.config import build_config
 from dragoman.data.tokenizer import learn_tokenizer
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
@@ -29,6 +28,7 @@ from dragoman.lab.experiment import (
 from dragoman.lab.statistics import Band
 from dragoman.lab.trained import Trained
 from dragoman.model.architecture import build_model
+from dragoman.settings import build_config
 
 DATA = partial(task_data, "reverse", (2, 4), alphabet=7, count=101, held_out=11)
 

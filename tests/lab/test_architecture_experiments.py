@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.config import PAD, build_config
+from dragoman.config import PAD
 from dragoman.lab.experiment import Experiment, Measured, Outcome, Results, Trial
 from dragoman.lab.experiments import (
     feed_forward,
@@ -42,6 +42,7 @@ from dragoman.model.architecture import build_model
 from dragoman.model.fast_decoder import FastDecoder
 from dragoman.model.surgery import without
 from dragoman.model.transformer import Transformer
+from dragoman.settings import build_config
 
 Untrained = Callable[..., Trained]
 _MODULES = (heads, residual, feed_forward, norm_kind, transpose)

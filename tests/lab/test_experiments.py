@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dragoman.config import build_config
 from dragoman.lab.experiment import Experiment, Text, flatten
 from dragoman.lab.experiments import EXPERIMENTS, find_experiments, scaling
 from dragoman.lab.experiments.cross_attention import source_effect
@@ -16,6 +15,7 @@ from dragoman.lab.experiments.positions import equivariance_error, learned_stop
 from dragoman.lab.experiments.scaling import growth, unit_scores
 from dragoman.lab.leaks import drift
 from dragoman.lab.trained import Trained, end_and_pad
+from dragoman.settings import build_config
 
 every_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 Untrained = Callable[..., Trained]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.config import EOS, TrainingConfig, build_config
+from dragoman.config import EOS, TrainingConfig
 from dragoman.lab.early_steps import draw_batches, first_steps, learns, unigram_entropy
 from dragoman.lab.experiment import Experiment, Measured, Results, Text, Trial, Verdict
 from dragoman.lab.experiments import adam, initialisation, norm_place, warm_up
@@ -22,6 +22,7 @@ from dragoman.lab.experiments.warm_up import second_moments
 from dragoman.lab.judging import gain_verdict
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.architecture import build_model
+from dragoman.settings import build_config
 
 Untrained = Callable[..., Trained]
 ITEMS = 31

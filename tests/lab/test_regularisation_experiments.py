@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dragoman.checkpoint import ModelFolder, average_weights
-from dragoman.config import PAD, build_config
+from dragoman.config import PAD
 from dragoman.decoding.translator import Translation
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
@@ -21,6 +21,7 @@ from dragoman.lab.experiments import averaging, beam, dropout, label_smoothing, 
 from dragoman.lab.scores import Predictions, bleu, bleu_parts, predict, translate
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.loss import training_loss
+from dragoman.settings import build_config
 from dragoman.training.loop import train
 
 Untrained = Callable[..., Trained]

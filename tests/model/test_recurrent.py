@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dragoman import load
 from dragoman.checkpoint import ModelFolder
 from dragoman.cli import main
-from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig, build_config
+from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
 from dragoman.data.tasks import make_task
 from dragoman.decoding.loader import load_model
 from dragoman.decoding.stepper import ReadableStepper, TransformerStepper
@@ -28,6 +28,7 @@ from dragoman.model.architecture import build_model
 from dragoman.model.loss import label_smoothed_cross_entropy, training_loss
 from dragoman.model.recurrent import AdditiveAttention, Memory, Recurrent
 from dragoman.model.transformer import Transformer
+from dragoman.settings import build_config
 from dragoman.training import budget
 from dragoman.training.budget import BatchShape
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import Config, build_config
+from dragoman.config import Config
 from dragoman.data.tasks import make_task
+from dragoman.settings import build_config
 from dragoman.training.loop import train
 from dragoman.training.metrics import Event
 

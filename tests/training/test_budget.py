@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.config import Config, ModelConfig, build_config
+from dragoman.config import Config, ModelConfig
 from dragoman.kernels import attention, blockwise
 from dragoman.model.loss import training_loss
 from dragoman.model.transformer import Transformer
 from dragoman.presets import preset_settings
+from dragoman.settings import build_config
 from dragoman.training import budget
 from dragoman.training.budget import BatchShape
 from dragoman.training.distributed import Ranks

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dragoman.checkpoint import Arrays, ModelFolder
-from dragoman.config import Config, write_config
+from dragoman.config import Config
+from dragoman.settings import write_config
 from dragoman.training.metrics import read_metrics
 
 from .runs import run_and_listen, toy_run

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.config import Config, build_config
+from dragoman.config import Config
 from dragoman.data import batching
 from dragoman.data.encoded import EncodedCorpus
+from dragoman.settings import build_config
 from dragoman.training import feed
 from dragoman.training.feed import Feed
 from dragoman.training.state import RunState

@@ -17,7 +17,8 @@ import pytest
 
 import dragoman
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import Config, write_config
+from dragoman.config import Config
+from dragoman.settings import write_config
 from dragoman.training.metrics import read_metrics
 
 from .runs import PAIRS, run_and_listen, toy_run, write_pairs

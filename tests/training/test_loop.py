@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import InputError, build_config, read_settings
+from dragoman.config import InputError
 from dragoman.decoding.loader import load
+from dragoman.settings import build_config, read_settings
 from dragoman.training.metrics import read_metrics
 
 from .runs import PAIRS, FinishedRun, run_and_listen, toy_run

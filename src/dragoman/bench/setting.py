@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dragoman.config import Config, Settings, build_config
+from dragoman.config import Config
 from dragoman.presets import PRESETS
+from dragoman.settings import Settings, build_config
 
 BEAM_SIZE = 4
 OUTPUT_LENGTH = 20

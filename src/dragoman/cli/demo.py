@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import runtime
 from dragoman.cli.parser import Commands, settings_of
-from dragoman.config import Config, InputError, Settings, build_config
+from dragoman.config import Config, InputError
+from dragoman.settings import Settings, build_config
 
 if TYPE_CHECKING:
     from dragoman.data.cldr import CldrPairs, Phrase

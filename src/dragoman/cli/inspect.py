@@ -9,15 +9,9 @@ from pathlib import Path
 
 from dragoman.cli import runtime
 from dragoman.cli.parser import Commands, settings_of, whole_number
-from dragoman.config import (
-    Config,
-    InputError,
-    Settings,
-    build_config,
-    nearest_hint,
-    write_config,
-)
+from dragoman.config import Config, InputError, nearest_hint
 from dragoman.presets import PRESETS
+from dragoman.settings import Settings, build_config, write_config
 
 _LENGTH = 32
 _SHARE = 0.5

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.parser import Parser, settings_of, whole_number
-from dragoman.config import DecodingConfig, build_decoding
+from dragoman.config import DecodingConfig
+from dragoman.settings import build_decoding
 
 if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator

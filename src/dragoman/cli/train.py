@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import runtime
 from dragoman.cli.parser import Commands, Parser, settings_of
-from dragoman.config import SECTIONS, Config, Settings, build_config, read_recipe
+from dragoman.config import Config
 from dragoman.presets import PRESETS, preset_settings
+from dragoman.settings import SECTIONS, Settings, build_config, read_recipe
 
 if TYPE_CHECKING:
     from dragoman.training.metrics import Event, Report

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import InputError, Settings
+from dragoman.config import InputError
 from dragoman.data.atomic import replacing
 from dragoman.data.cldr import make_pairs
 from dragoman.data.corpus import read_pairs
 from dragoman.data.tasks import Task, make_task
+from dragoman.settings import Settings
 
 Pairs = Sequence[tuple[str, str]]
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from dragoman.config import Config, Settings, build_config
+from dragoman.config import Config
+from dragoman.settings import Settings, build_config
 
 if TYPE_CHECKING:
     from dragoman.lab.data import LabData

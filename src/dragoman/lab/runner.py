@@ -25,13 +25,14 @@ from typing import Any
 import torch
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import Config, InputError, RunError, build_config
+from dragoman.config import Config, InputError, RunError
 from dragoman.data.atomic import remove_leftovers, write_text
 from dragoman.kernels.process import tune_process
 from dragoman.lab.data import LabData
 from dragoman.lab.experiment import Experiment, Measured, Results, Trial, Variant, flatten
 from dragoman.lab.trained import Trained
 from dragoman.lab.workers import run_tasks
+from dragoman.settings import build_config
 from dragoman.training.loop import train
 from dragoman.training.metrics import Event, read_metrics
 

@@ -20,6 +20,7 @@ from dragoman.data.subword_dropout import SubwordDropout
 from dragoman.kernels.device import resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
 from dragoman.kernels.process import product_route
+from dragoman.kernels.resources import ResidentLimit
 from dragoman.model.architecture import build_model
 from dragoman.training.card import model_card
 from dragoman.training.distributed import Ranks, joined
@@ -209,10 +210,12 @@ class TrainingRun:
             RunError: if the gradient is not finite any more.
         """
         self.model.train()
+        memory = ResidentLimit()  # the largest batch has just been tried
         with interruptible() as interrupted, closing(Ahead(self._prepare)) as ahead:
             reason, leave = self._agree_to_stop(interrupted())
             while reason is None and not leave:
                 result = self._step(ahead)
+                memory.enforce()
                 self._log(result)
                 if self.state.step % self.config.training.validate_every == 0:
                     self._validate()

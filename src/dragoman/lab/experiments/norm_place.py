@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dragoman.config import EOS, build_config
+from dragoman.config import EOS
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
 from dragoman.lab.early_steps import learns, unigram_entropy
@@ -31,6 +31,7 @@ from dragoman.lab.trained import Trained
 from dragoman.model.architecture import build_model
 from dragoman.model.layers import PostNorm, PreNorm, Stack
 from dragoman.model.loss import training_loss
+from dragoman.settings import build_config
 
 _PLACES = ("post", "pre", "none")
 _DEPTHS = (2, 6, 12, 18)

@@ -6,7 +6,6 @@ import dataclasses
 from functools import partial
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import build_config
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import LabData, cldr_data
 from dragoman.lab.experiment import (
@@ -25,6 +24,7 @@ from dragoman.lab.judging import decide
 from dragoman.lab.scores import bleu, bleu_parts, predict, translate
 from dragoman.lab.statistics import Difference, bootstrap_difference
 from dragoman.lab.trained import Trained
+from dragoman.settings import build_config
 from dragoman.training.loop import train
 
 _NARROW, _MIDDLE, _WIDE = "width 32", "width 64", "width 128"

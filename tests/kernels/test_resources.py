@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dragoman.kernels import resources
+from dragoman.kernels.resources import ResidentLimit
+
+
+class Process:
+    """Memory in use and free memory of a made-up process, in bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, in_use: int, free: int = 0) -> None:
+        self.in_use, self.free, self.times_given_back = in_use, free, 0
+        monkeypatch.setattr(resources, "resident_bytes", lambda: self.in_use + self.free)
+        monkeypatch.setattr(resources, "give_back_memory", self.give_back)
+
+    def give_back(self) -> None:
+        self.free = 0
+        self.times_given_back += 1
+
+
+def test_free_memory_is_kept_up_to_half_as_much_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(monkeypatch, in_use=1000)
+    limit = ResidentLimit()
+    process.free = 500
+    limit.enforce()
+    assert (process.free, process.times_given_back) == (500, 0)
+    process.free = 501
+    limit.enforce()
+    assert (process.free, process.times_given_back) == (0, 1)
+
+
+def test_what_is_in_use_is_not_tried_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(monkeypatch, in_use=1000)
+    limit = ResidentLimit()
+    process.in_use = 2000
+    for _ in range(7):
+        process.free = 900
+        limit.enforce()
+    assert process.times_given_back == 1
+
+
+def test_without_a_known_size_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "resident_bytes", lambda: None)
+    ResidentLimit().enforce()
+
+
+@pytest.mark.skipif(resources.resident_bytes() is None, reason="the size is known on Linux only")
+def test_holes_between_blocks_are_given_back() -> None:
+    program = """
+import torch
+from dragoman.kernels.process import tune_process
+from dragoman.kernels.resources import ResidentLimit, resident_bytes
+
+tune_process()
+limit = ResidentLimit()
+before = resident_bytes()
+blocks = [torch.ones(size) for _ in range(251) for size in (500_000, 300)]
+del blocks[::2]
+assert resident_bytes() > before + 450_000_000
+limit.enforce()
+assert resident_bytes() < before + 100_000_000
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
