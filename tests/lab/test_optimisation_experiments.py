@@ -13,13 +13,13 @@ import torch
 
 from dragoman.config import EOS, TrainingConfig
 from dragoman.lab.early_steps import draw_batches, first_steps, learns, unigram_entropy
-from dragoman.lab.experiment import Experiment, Measured, Results, Text, Trial, Verdict
+from dragoman.lab.experiment import Experiment, Measured, Results, Trial, Verdict
 from dragoman.lab.experiments import adam, initialisation, norm_place, warm_up
 from dragoman.lab.experiments.adam import adam_steps, epsilon_share, recovery, rescaling_error
 from dragoman.lab.experiments.initialisation import input_sizes
 from dragoman.lab.experiments.norm_place import gradients, growth_exponent, name_of
 from dragoman.lab.experiments.warm_up import second_moments
-from dragoman.lab.judging import gain_verdict
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.architecture import build_model
 from dragoman.settings import build_config
@@ -131,7 +131,7 @@ def test_a_run_learns_below_half_of_what_frequencies_give() -> None:
 )
 def test_a_gain_is_clear_or_not(better: int, worse: int, outcome: str) -> None:
     results = Results({}, [trial("a", better), trial("b", worse)])
-    assert gain_verdict(results, "a", "b", Text("x", "y")).outcome == outcome
+    assert judge_gain("a", "b", results).outcome == outcome
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import torch  # before anything else: peak memory counts from a bare import of i
 from dragoman.bench.process import Task
 from dragoman.bench.setting import Performance
 from dragoman.kernels import resources
+from dragoman.kernels.memory import is_want_of_memory
 
 
 def build(task: Task) -> Performance:
@@ -66,7 +67,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr  # at once, so that the error stays the last line
-    serve(Task.from_json(sys.stdin.readline()), sys.stdin, answers)
+    try:
+        serve(Task.from_json(sys.stdin.readline()), sys.stdin, answers)
+    except (MemoryError, RuntimeError) as error:
+        if not is_want_of_memory(error):
+            raise
+        sys.exit("not enough memory")
 
 
 if __name__ == "__main__":

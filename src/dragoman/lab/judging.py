@@ -29,23 +29,3 @@ def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
     found = (results.mean(name, "exact") for name in (higher, lower))
     seen = numbers(text, *found, gain.mean, gain.low, gain.high)
     return decide(gain, seen)
-
-
-def gain_verdict(results: Results, better: str, worse: str, what: Text) -> Verdict:
-    """Says whether one variant translates more test sentences exactly than another.
-
-    Args:
-        results: of the experiment.
-        better: the variant that should.
-        worse: the other one.
-        what: what is worth the difference.
-    """
-    gain = bootstrap_difference(results.items(better), results.items(worse))
-    text = Text(
-        what.en
-        + " is worth {0:.1%} exact translations [{1:.1%}, {2:.1%}]: {3:.1%} against {4:.1%}",
-        what.zh + "使完全正确的译文增加 {0:.1%} [{1:.1%}, {2:.1%}]：{3:.1%} 对 {4:.1%}",
-    )
-    found = (results.mean(name, "exact") for name in (better, worse))
-    seen = numbers(text, gain.mean, gain.low, gain.high, *found)
-    return decide(gain, seen)

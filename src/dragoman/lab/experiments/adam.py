@@ -28,7 +28,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import gain_verdict
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model.loss import training_loss
@@ -175,20 +175,6 @@ def _judge_epsilon(results: Results) -> Verdict:
     return Verdict("confirmed" if any(each.clear for each in found) else "within noise", seen)
 
 
-def _judge_beta(results: Results) -> Verdict:
-    what = Text("beta2 .98 instead of .999", "beta2 取 .98 而非 .999 ")
-    return gain_verdict(results, _PAPER, _LONG, what)
-
-
-def _judge_clipping(results: Results) -> Verdict:
-    share = results.mean(_PAPER, "long_gradients")
-    what = Text(
-        f"clipping, which would shorten {share:.0%} of the first {_FOLLOWED} gradients,",
-        f"裁剪（前 {_FOLLOWED} 步中 {share:.0%} 的梯度会被缩短）",
-    )
-    return gain_verdict(results, _CLIPPED, _PAPER, what)
-
-
 EXPERIMENT = Experiment(
     name="adam",
     number=11,
@@ -298,7 +284,7 @@ EXPERIMENT = Experiment(
                 "here lies within one memory.",
                 "同样的步数后完全正确的译文更多，因为 .999 的记忆比这里的整个训练还长。",
             ),
-            _judge_beta,
+            partial(judge_gain, _PAPER, _LONG),
         ),
         Claim(
             Text(
@@ -310,7 +296,7 @@ EXPERIMENT = Experiment(
                 "Within noise, with Adam and a warm-up.",
                 "有 Adam 和预热时，在噪声范围内。",
             ),
-            _judge_clipping,
+            partial(judge_gain, _CLIPPED, _PAPER),
         ),
     ),
     data=partial(task_data, "reverse", (3, 6)),

@@ -23,7 +23,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import gain_verdict
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.embedding import TokenEmbedding
 from dragoman.model.initialization import initialize
@@ -83,10 +83,6 @@ def _judge_first_loss(results: Results) -> Verdict:
     )
     fits = abs(paper - uniform) <= 1.0 and unit >= 2 * uniform
     return holds(fits, numbers(text, paper, unit, uniform))
-
-
-def _judge_against_paper(variant: str, what: Text, results: Results) -> Verdict:
-    return gain_verdict(results, _PAPER, variant, what)
 
 
 _BETTER = Text("More exact translations after as many steps.", "同样的步数后，完全正确的译文更多。")
@@ -159,11 +155,7 @@ EXPERIMENT = Experiment(
                 "it.",
                 "同样的步数后完全正确的译文更多：不乘时词元被位置淹没。",
             ),
-            partial(
-                _judge_against_paper,
-                _UNSCALED,
-                Text("the scale", "乘以 sqrt(d_model) "),
-            ),
+            partial(judge_gain, _PAPER, _UNSCALED),
         ),
         Claim(
             Text(
@@ -172,11 +164,7 @@ EXPERIMENT = Experiment(
             ),
             "tensor2tensor's first weights, beside torch's nn.Embedding",
             _BETTER,
-            partial(
-                _judge_against_paper,
-                _UNIT,
-                Text("a deviation of 1/8 instead of 1", "标准差取 1/8 而非 1 "),
-            ),
+            partial(judge_gain, _PAPER, _UNIT),
         ),
         Claim(
             Text(
@@ -188,11 +176,7 @@ EXPERIMENT = Experiment(
                 "Fewer exact translations than as the paper has it.",
                 "完全正确的译文比按论文的少。",
             ),
-            partial(
-                _judge_against_paper,
-                _UNIT_UNSCALED,
-                Text("the paper's way", "按论文的做法"),
-            ),
+            partial(judge_gain, _PAPER, _UNIT_UNSCALED),
         ),
         Claim(
             Text(
@@ -201,11 +185,7 @@ EXPERIMENT = Experiment(
             ),
             "Glorot and Bengio 2010; tensor2tensor's first weights",
             _BETTER,
-            partial(
-                _judge_against_paper,
-                _PROJECTIONS,
-                Text("Xavier's size", "Xavier 的大小"),
-            ),
+            partial(judge_gain, _PAPER, _PROJECTIONS),
         ),
         Claim(
             Text(
@@ -217,7 +197,7 @@ EXPERIMENT = Experiment(
                 "Within noise: a few symbols have all the examples that they need.",
                 "在噪声范围内：符号很少，每个都有足够的样本。",
             ),
-            partial(_judge_against_paper, _UNTIED, Text("sharing", "共享")),
+            partial(judge_gain, _PAPER, _UNTIED),
         ),
     ),
     data=partial(task_data, "reverse", (3, 6)),

@@ -26,7 +26,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import gain_verdict
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.trained import Trained
 from dragoman.model.architecture import build_model
 from dragoman.model.layers import PostNorm, PreNorm, Stack
@@ -204,8 +204,7 @@ def _judge_cost(results: Results) -> Verdict:
     post, pre = (name_of(place, _SHALLOW) for place in ("post", "pre"))
     if any(trial.failed for name in (post, pre) for trial in results.of(name)):
         return Verdict("no result", Text("one of the two broke off", "其中一个中断了"))
-    what = Text("post-norm instead of pre-norm", "以 post-norm 代替 pre-norm ")
-    return gain_verdict(results, post, pre, what)
+    return judge_gain(post, pre, results)
 
 
 def _judge_none(results: Results) -> Verdict:

@@ -21,7 +21,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import gain_verdict
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.trained import Trained
 from dragoman.training.optimizer import build_optimizer
 from dragoman.training.schedule import learning_rate
@@ -109,15 +109,6 @@ def _judge_shooting_up(results: Results) -> Verdict:
     stays = not any(map(learns, trials))
     seen = numbers(text, rise, end, results.mean(_NONE, "unigram"))
     return holds(rise > 0 and stays, seen)
-
-
-def _judge_warm_up(with_it: str, without: str, results: Results) -> Verdict:
-    return gain_verdict(results, with_it, without, Text("a warm-up", "预热"))
-
-
-def _judge_decay(results: Results) -> Verdict:
-    what = Text("the decay behind the warm-up", "预热后的衰减")
-    return gain_verdict(results, _NOAM, _CONSTANT, what)
 
 
 def _judge_low(results: Results) -> Verdict:
@@ -239,7 +230,7 @@ EXPERIMENT = Experiment(
                 "More exact translations after as many steps.",
                 "同样的步数后，完全正确的译文更多。",
             ),
-            partial(_judge_warm_up, _CONSTANT, _NONE),
+            partial(judge_gain, _CONSTANT, _NONE),
         ),
         Claim(
             Text(
@@ -252,7 +243,7 @@ EXPERIMENT = Experiment(
                 "More exact translations after as many steps.",
                 "同样的步数后，完全正确的译文更多。",
             ),
-            partial(_judge_warm_up, _HIGH, _HIGH_NONE),
+            partial(judge_gain, _HIGH, _HIGH_NONE),
         ),
         Claim(
             Text(
@@ -276,7 +267,7 @@ EXPERIMENT = Experiment(
                 "More exact translations after as many steps.",
                 "同样的步数后，完全正确的译文更多。",
             ),
-            _judge_decay,
+            partial(judge_gain, _NOAM, _CONSTANT),
         ),
     ),
     data=partial(task_data, "reverse", (3, 6)),
