@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Trains on Multi30k English-German from the raw text and scores the test sets.
+# Trains on Multi30k from the raw text, from English to German or French, and scores the test sets.
 #
-#   examples/multi30k/run.sh DATA [MODEL]
+#   examples/multi30k/run.sh DATA [LANGUAGE [MODEL]]
 #
 # DATA is a folder with the task's raw text, gzipped: train, val, test_2016_flickr,
-# test_2017_flickr and test_2017_mscoco, each as NAME.en.gz and NAME.de.gz. All of it is lower-cased,
-# as the published metric is, into MODEL-text. Everything is chosen on val: how many checkpoints are
-# averaged and the length penalty. The tests are read once, at the end.
+# test_2017_flickr and test_2017_mscoco, each as NAME.en.gz and NAME.LANGUAGE.gz. LANGUAGE is de
+# unless given. All of it is lower-cased, as the published metric is, into MODEL-text. Everything is
+# chosen on val: how many checkpoints are averaged and the length penalty. The tests are read once,
+# at the end.
 set -euo pipefail
 
-data=${1:?usage: run.sh DATA [MODEL]}
-model=${2:-multi30k-en-de}
+data=${1:?usage: run.sh DATA [LANGUAGE [MODEL]]}
+language=${2:-de}
+model=${3:-multi30k-en-$language}
 text=$model-text
 here=$(dirname "$0")
 search=(--beam-size 5 --length-penalty-form power)
@@ -21,16 +23,16 @@ lower() {
         > "$text/$2"
 }
 
-# translate NAME PENALTY: writes MODEL/run/NAME.de
+# translate NAME PENALTY: writes MODEL/run/NAME.LANGUAGE
 translate() {
-    dragoman translate "$model" "$text/$1.en" --output "$model/run/$1.de" \
+    dragoman translate "$model" "$text/$1.en" --output "$model/run/$1.$language" \
         "${search[@]}" --length-penalty "$2"
 }
 
-# measure NAME METRIC...: scores MODEL/run/NAME.de
+# measure NAME METRIC...: scores MODEL/run/NAME.LANGUAGE
 measure() {
-    dragoman evaluate --hypotheses "$model/run/$1.de" --reference "$text/$1.de" \
-        --target-language de --metrics "${@:2}" --format json
+    dragoman evaluate --hypotheses "$model/run/$1.$language" --reference "$text/$1.$language" \
+        --target-language "$language" --metrics "${@:2}" --format json
 }
 
 # value: the first score of what measure prints
@@ -40,14 +42,15 @@ value() {
 
 mkdir -p "$text"
 for name in train val test_2016_flickr test_2017_flickr test_2017_mscoco; do
-    for language in en de; do
-        lower "$data/$name.$language.gz" "$name.$language"
+    for side in en "$language"; do
+        lower "$data/$name.$side.gz" "$name.$side"
     done
 done
 
 dragoman train "$model" --config "$here/recipe.toml" \
-    --source "$text/train.en" --target "$text/train.de" \
-    --valid-source "$text/val.en" --valid-target "$text/val.de"
+    --source "$text/train.en" --target "$text/train.$language" \
+    --valid-source "$text/val.en" --valid-target "$text/val.$language" \
+    --source-language en --target-language "$language"
 
 best=-1
 for last in 5 10 20; do
