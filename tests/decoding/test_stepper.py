@@ -14,8 +14,8 @@ from dragoman.decoding.beam import beam_search
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.stepper import (
     AttentiveStepper,
+    ModelStepper,
     ReadableStepper,
-    TransformerStepper,
     pad_ids,
 )
 from dragoman.model.cache import DecoderCache
@@ -42,7 +42,7 @@ SWITCHES = st.fixed_dictionaries(
 SOURCES = [[5, 6, 7, 5, 8, 9, EOS], [11, EOS], [13, 4, 13, EOS]]
 
 
-class ComparingStepper(TransformerStepper):
+class ComparingStepper(ModelStepper):
     """Repeats every step without the cache, on whole prefixes, and keeps the largest difference."""
 
     def __init__(self, model: Transformer) -> None:
@@ -91,7 +91,7 @@ def test_readable_steps_are_the_fast_ones_and_show_attention_that_sums_to_1(
     toy: Callable[..., Transformer], switches: dict[str, Any]
 ) -> None:
     model = toy(**{**switches, "cross_attention": True})
-    steppers = fast, readable = TransformerStepper(model), ReadableStepper(model)
+    steppers = fast, readable = ModelStepper(model), ReadableStepper(model)
     states = [each.start(SOURCES) for each in steppers]
     for tokens in (torch.full((3, 1), fast.start_token), torch.tensor([[5, 6]] * 3)):
         steps = [each.step(state, tokens) for each, state in zip(steppers, states, strict=True)]
@@ -106,13 +106,13 @@ def test_readable_steps_are_the_fast_ones_and_show_attention_that_sums_to_1(
 
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_further_padding_changes_nothing(toy: Callable[..., Transformer], beam_size: int) -> None:
-    class PaddingStepper(TransformerStepper):
+    class PaddingStepper(ModelStepper):
         def start(self, sources: Sequence[Sequence[int]]) -> DecoderCache:
             return super().start([[*source, *[PAD] * 50] for source in sources])
 
     search = greedy_search if beam_size == 1 else beam_search
     config = DecodingConfig(beam_size=beam_size, max_output_extra=0, max_output_factor=2)
-    plain = search(TransformerStepper(toy()), SOURCES, config)
+    plain = search(ModelStepper(toy()), SOURCES, config)
     padded = search(PaddingStepper(toy()), SOURCES, config)
     for [ours], [theirs] in zip(plain, padded, strict=True):
         assert ours.tokens == theirs.tokens
@@ -122,7 +122,7 @@ def test_further_padding_changes_nothing(toy: Callable[..., Transformer], beam_s
 def test_reduced_precision_gives_log_probabilities_in_float32(
     toy: Callable[..., Transformer],
 ) -> None:
-    stepper = TransformerStepper(toy().bfloat16())
+    stepper = ModelStepper(toy().bfloat16())
     state = stepper.start(SOURCES)
     log_probs = stepper.step(state, torch.full((3, 1), PAD))
     assert log_probs.dtype == torch.float32

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import EOS, DecodingConfig, InputError
 from dragoman.decoding.engine import Hypothesis
 from dragoman.decoding.penalties import length_penalty
-from dragoman.decoding.stepper import TransformerStepper
+from dragoman.decoding.stepper import ModelStepper
 from dragoman.decoding.torch_engine import TorchEngine, token_batches
 from dragoman.model import hooks
 from dragoman.model.seq2seq import Cache
@@ -192,12 +192,12 @@ def test_learned_positions_limit_both_sides_with_a_flag(
     toy: Toy, beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = toy(positions="learned", max_positions=8, tie="none")
-    step = TransformerStepper.step
+    step = ModelStepper.step
 
-    def without_eos(self: TransformerStepper, cache: Cache, tokens: Tensor) -> Tensor:
+    def without_eos(self: ModelStepper, cache: Cache, tokens: Tensor) -> Tensor:
         return step(self, cache, tokens).index_fill(2, torch.tensor([EOS]), -torch.inf)
 
-    monkeypatch.setattr(TransformerStepper, "step", without_eos)
+    monkeypatch.setattr(ModelStepper, "step", without_eos)
     [[found]] = TorchEngine(model).translate([[5] * 9], decoding(beam_size=beam_size))
     assert (len(found.tokens), found.flags) == (8, ("cut", "source-cut"))
     assert TorchEngine(model).score([[5]], [[4] * 8], decoding()) == [-np.inf]

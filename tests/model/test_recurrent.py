@@ -21,7 +21,7 @@ from dragoman.cli import main
 from dragoman.config import BOS, EOS, PAD, InputError, ModelConfig
 from dragoman.data.tasks import make_task
 from dragoman.decoding.loader import load_model
-from dragoman.decoding.stepper import ReadableStepper, TransformerStepper
+from dragoman.decoding.stepper import ModelStepper, ReadableStepper
 from dragoman.kernels.device import compute_in
 from dragoman.model import hooks
 from dragoman.model.architecture import build_model
@@ -79,7 +79,7 @@ def test_steps_with_a_cache_are_the_forward_pass(switches: dict[str, Any]) -> No
 
 def force_selected(model: Recurrent, moves: Sequence[Sequence[Sequence[int]]]) -> None:
     """Steps with reordered hypotheses, and checks each against a forward pass of its own."""
-    stepper, generator = TransformerStepper(model), torch.Generator().manual_seed(5)
+    stepper, generator = ModelStepper(model), torch.Generator().manual_seed(5)
     state, sources = stepper.start(SOURCES), [[ids] for ids in SOURCES]
     texts: list[list[list[int]]] = [[[BOS]] for _ in SOURCES]
     for rows in moves:

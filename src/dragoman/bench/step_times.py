@@ -15,7 +15,7 @@ from dragoman.bench.ours import EndlessStepper, seeded_model
 from dragoman.bench.setting import BEAM_SIZE, Run, Setting, config_of_size
 from dragoman.config import EOS, UNK, DecodingConfig
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.stepper import TransformerStepper
+from dragoman.decoding.stepper import ModelStepper
 from dragoman.kernels.process import tune_process
 
 POSITIONS = (20, 60, 100, 150, 200)
@@ -29,7 +29,7 @@ _AROUND = 4
 class _TimedStepper(EndlessStepper):
     """Notes when each step begins: from one to the next a search does all that it does."""
 
-    def __init__(self, stepper: TransformerStepper) -> None:
+    def __init__(self, stepper: ModelStepper) -> None:
         super().__init__(stepper)
         self.times: list[float] = []
 
@@ -57,7 +57,7 @@ class StepTimes:
         return Run(0, {"seconds": self._measure()})
 
     def _with_cache(self) -> dict[int, float]:
-        stepper = _TimedStepper(TransformerStepper(self._model))
+        stepper = _TimedStepper(ModelStepper(self._model))
         length = POSITIONS[-1] + _AROUND + 1
         beam_search(
             stepper,

@@ -1,4 +1,4 @@
-"""What a search needs from a model, and the Transformer as such a model."""
+"""What a search needs, and a trained model that gives it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def log_softmax(logits: Float[Tensor, "*dims vocab"]) -> Float[Tensor, "*dims vo
     return logits.log_softmax(dim=-1, dtype=dtype)
 
 
-class TransformerStepper:
+class ModelStepper:
     """A Transformer or a recurrent model, one position at a time, with a cache of what it has seen.
 
     It takes the weights as they are when it is made.
@@ -119,7 +119,7 @@ class TransformerStepper:
         state.select(rows)
 
 
-class ReadableStepper(TransformerStepper):
+class ReadableStepper(ModelStepper):
     """The same through the readable modules, which show their attention."""
 
     def __init__(self, model: Seq2Seq) -> None:

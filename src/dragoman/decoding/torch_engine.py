@@ -20,9 +20,9 @@ from dragoman.decoding.ensemble import EnsembleStepper, average_probabilities
 from dragoman.decoding.greedy import greedy_search
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.stepper import (
+    ModelStepper,
     ReadableStepper,
     Stepper,
-    TransformerStepper,
     log_softmax,
     pad_ids,
 )
@@ -52,7 +52,7 @@ class TorchEngine:
         """
         self.models = (model, *ensemble)
         self.precision = resolve_precision(precision, self.device)
-        self._steppers: dict[bool, list[TransformerStepper]] = {}
+        self._steppers: dict[bool, list[ModelStepper]] = {}
         lengths = [each.max_length for each in self.models if each.max_length is not None]
         self.max_length = min(lengths, default=None)
 
@@ -155,10 +155,10 @@ class TorchEngine:
             )
         return members[0] if len(members) == 1 else EnsembleStepper(members)
 
-    def _prepare(self, model: Seq2Seq, attentive: bool) -> TransformerStepper:
+    def _prepare(self, model: Seq2Seq, attentive: bool) -> ModelStepper:
         if attentive and model.config.cross_attention:
             return ReadableStepper(model)
-        return TransformerStepper(model, self.precision)
+        return ModelStepper(model, self.precision)
 
     def _end_sources(
         self, sources: Sequence[Sequence[int]], config: DecodingConfig

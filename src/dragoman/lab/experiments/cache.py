@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dragoman.config import EOS, UNK, DecodingConfig, ModelConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.stepper import Stepper, TransformerStepper, log_softmax, pad_ids
+from dragoman.decoding.stepper import ModelStepper, Stepper, log_softmax, pad_ids
 from dragoman.kernels.timing import take_turns
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
@@ -120,7 +120,7 @@ def _measures() -> dict[str, Callable[[], float]]:
     length = _POSITIONS[-1] + _AROUND
     text = torch.randint(EOS + 1, model.config.target_vocab_size, (_SENTENCES, length))
     sources = [[*[UNK] * (_SOURCE_LENGTH - 1), EOS]] * _SENTENCES
-    cached, uncached = TransformerStepper(model), UncachedStepper(model)
+    cached, uncached = ModelStepper(model), UncachedStepper(model)
     whole, kept, read = uncached.start(sources), cached.start(sources), 0
     measures: dict[str, Callable[[], float]] = {}
     for position in _POSITIONS:
@@ -190,7 +190,7 @@ def same_texts(trained: Trained, search: str) -> float:
     model = trained.in_float64()
     config = DecodingConfig(beam_size=1 if search == "greedy" else _BEAM)
     sources = [[*ids, EOS] for ids in trained.ids[0]]
-    steppers: list[Stepper[Any]] = [TransformerStepper(model), UncachedStepper(model)]
+    steppers: list[Stepper[Any]] = [ModelStepper(model), UncachedStepper(model)]
     cached, uncached = (_SEARCHES[search](each, sources, config) for each in steppers)
     same = [a[0].tokens == b[0].tokens for a, b in zip(cached, uncached, strict=True)]
     return sum(same) / len(same)

@@ -6,7 +6,7 @@ from functools import partial
 
 from dragoman.config import DecodingConfig
 from dragoman.decoding.greedy import greedy_search
-from dragoman.decoding.stepper import TransformerStepper
+from dragoman.decoding.stepper import ModelStepper
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
 from dragoman.lab.experiment import (
@@ -35,7 +35,7 @@ _SENTENCES = 20
 
 def _changed(trained: Trained) -> float:
     """Returns the share of translations that change beside the longest neighbour."""
-    stepper, search = TransformerStepper(trained.model), DecodingConfig(beam_size=1)
+    stepper, search = ModelStepper(trained.model), DecodingConfig(beam_size=1)
     sources = trained.ids[0][:_SENTENCES]
     ended = end_and_pad(sources)
     changed = 0
