@@ -30,6 +30,17 @@ def test_every_digit_of_a_score_is_printed(run: Any, model: Path, text: tuple[Pa
     assert all(repr(float(line)) == line for line in lines)
 
 
+def test_an_ensemble_of_a_model_and_itself_scores_as_the_model(
+    run: Any, model: Path, text: tuple[Path, Path]
+) -> None:
+    options = ("--source", text[0], "--target", text[1], "--precision", "float32")
+    alone, together = (
+        [float(line) for line in run("score", model, *options, *more).out.splitlines()]
+        for more in ((), ("--ensemble", model, model))
+    )
+    assert together == pytest.approx(alone, abs=1e-4)
+
+
 def test_files_of_unequal_length_are_refused_with_both_counts(
     run: Any, model: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,16 @@ def add_options(parser: Parser, *, trains: bool = False) -> None:
     )
 
 
+def add_ensemble(parser: Parser) -> None:
+    """Adds the option that joins further models to the first."""
+    parser.add_argument(
+        "--ensemble",
+        metavar="MODEL",
+        nargs="+",
+        help="further models; the mean of all their probabilities is what counts",
+    )
+
+
 def prepare_process(arguments: argparse.Namespace, *, frugal: bool = False) -> None:
     """Makes this process fast, or `frugal`, with as many threads as were asked for."""
     import torch

@@ -19,6 +19,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("path", metavar="MODEL", help="the folder of a model")
     parser.add_argument("--source", metavar="F", required=True, help="source lines")
     parser.add_argument("--target", metavar="F", required=True, help="their translations")
+    runtime.add_ensemble(parser)
     runtime.add_options(parser)
 
 

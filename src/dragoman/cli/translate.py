@@ -54,12 +54,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--prefix-file", metavar="F", help="how each translation begins, a line each; may be empty"
     )
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL",
-        nargs="+",
-        help="further models; the mean of all their probabilities is what counts",
-    )
+    runtime.add_ensemble(parser)
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="default: text")
     defaults = DecodingConfig()
     for name, metavar, text in (
