@@ -11,6 +11,7 @@ MODEL/run/                  what sharing the model doesn't need: encoded text, v
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -35,7 +36,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 _CONFIG, _WEIGHTS, _CARD = "config.toml", "weights.safetensors", "card.md"
 _JOINT, _SOURCE, _TARGET = "tokenizer.model", "source.model", "target.model"
 _OPTIMIZER, _STATE = "optimizer.safetensors", "state.json"
-_MADE_WITH = "made_with"
+_MADE_WITH, _DIGESTS = "made_with", "sha256"
+OLDER = "remove that checkpoint's folder to go on from the one before"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,25 @@ def _write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = 
         code = re.search(r"os error (\d+)", str(error))
         reason = os.strerror(int(code[1])) if code else str(error)
         raise OSError(int(code[1]) if code else 0, reason, str(path)) from None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    """Reads the state of a checkpoint, and checks that its other files were written with it."""
+    path = checkpoint / _STATE
+    try:
+        state = dict(json.loads(path.read_text(encoding="utf-8")))
+        digests = dict(state.pop(_DIGESTS, {}))  # older checkpoints have none
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not sound JSON: {error}") from None
+    for name, digest in digests.items():
+        if name not in (_WEIGHTS, _OPTIMIZER) or _digest(checkpoint / name) != digest:
+            raise InputError(f"{checkpoint / name}: not what {_STATE} was written with")
+    return state
 
 
 @dataclass(frozen=True)
@@ -225,18 +246,22 @@ class ModelFolder:
             partial.mkdir()
             _write_arrays(partial / _WEIGHTS, checkpoint.weights, self._metadata())
             _write_arrays(partial / _OPTIMIZER, checkpoint.optimizer)
-            state = json.dumps(checkpoint.state, indent=1)
+            digests = {name: _digest(partial / name) for name in (_WEIGHTS, _OPTIMIZER)}
+            state = json.dumps({**checkpoint.state, _DIGESTS: digests}, indent=1)
             (partial / _STATE).write_text(state, encoding="utf-8")
 
     def read_checkpoint(self, path: Path) -> Checkpoint:
-        """Reads all that a checkpoint holds."""
-        weights = self._read_own(path / _WEIGHTS)
-        optimizer, _ = _read_arrays(path / _OPTIMIZER)
+        """Reads all that a checkpoint holds.
+
+        Raises:
+            InputError: if a file is missing or damaged, or not of this run.
+        """
         try:
-            state = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path / _STATE}: not sound JSON: {error}") from None
-        return Checkpoint(weights, optimizer, state)
+            weights = self._read_own(path / _WEIGHTS)
+            optimizer, _ = _read_arrays(path / _OPTIMIZER)
+            return Checkpoint(weights, optimizer, _read_state(path))
+        except InputError as error:
+            raise InputError(str(error), OLDER) from None
 
     def remove_checkpoints(self, keep: int, also: int, every: int) -> None:
         """Removes all checkpoints but the last few and that of one more step.
@@ -245,7 +270,7 @@ class ModelFolder:
         last any more: an interrupted run ends with the checkpoints that it would have had.
         """
         *earlier, last = self.checkpoints()
-        in_turn = [(step, path) for step, path in earlier if step % every == 0]
+        in_turn = [(step, path) for step, path in earlier if step and step % every == 0]
         kept = {step for step, _ in [*in_turn, last][-keep:]} | {also}
         for step, path in earlier:
             if step not in kept:

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The special ids of every vocabulary."""
+_MOST_TOKENS = 1_000_000_000
+"""Of a batch; more would be a slip of the pen."""
 
 
 class InputError(ValueError):
@@ -54,6 +56,12 @@ def _require_not_negative(section: str, config: object, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         _require(value >= 0, f"{section}.{name}", value, "0 or more")
+
+
+def _require_at_most(section: str, config: object, most: float, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(value <= most, f"{section}.{name}", value, f"at most {most:,}")
 
 
 def _require_probability(section: str, config: object, *names: str) -> None:
@@ -351,6 +359,7 @@ class TrainingConfig:
         _require_positive("training", self, "noam_factor", "peak_learning_rate", "adam_epsilon")
         _require_positive("training", self, "log_every", "validate_every", "keep_checkpoints")
         _require_positive("training", self, "average_last", "validation_lines")
+        _require_at_most("training", self, _MOST_TOKENS, "batch_tokens")
         _require_not_negative("training", self, "max_hours", "seed", "clip_norm", "patience")
         _require_not_negative("training", self, "warmup_steps")
         _require_probability("training", self, "adam_beta1", "adam_beta2", "label_smoothing")
@@ -415,6 +424,11 @@ class DecodingConfig:
         _require_not_negative("decoding", self, "max_output_extra", "max_output_factor")
         _require_not_negative("decoding", self, "no_repeat_ngram", "coverage_penalty")
         _require_positive("decoding", self, "repetition_penalty")
+        _require_at_most("decoding", self, 10_000, "beam_size", "max_output_factor")
+        _require_at_most(
+            "decoding", self, 1_000_000, "n_best", "max_output_extra", "max_source_length"
+        )
+        _require_at_most("decoding", self, _MOST_TOKENS, "batch_tokens")
         _require(
             abs(self.length_penalty) <= 10,
             "decoding.length_penalty",
@@ -442,7 +456,9 @@ class DecodingConfig:
         self._check_sampling()
 
     def _check_sampling(self) -> None:
-        _require_positive("decoding", self, "temperature")
+        _require(
+            self.temperature >= 1e-6, "decoding.temperature", self.temperature, "1e-06 or more"
+        )
         _require_not_negative("decoding", self, "top_k")
         _require(0 <= self.seed < 2**64, "decoding.seed", self.seed, "from 0 to 2^64 - 1")
         _require(0 < self.top_p <= 1, "decoding.top_p", self.top_p, "above 0 and at most 1")

@@ -90,6 +90,14 @@ def test_each_buffer_is_written_before_the_next_is_read(
     assert finished.error.startswith("error: standard input:5: byte 1 of the line is 0xff")
 
 
+def test_the_lines_of_a_stream_before_one_that_is_no_text_are_translated(
+    run: Any, model: Path
+) -> None:
+    finished = run("translate", model, stdin=b"a\nb\n\xff\nc\n")
+    assert (finished.status, finished.out.count("\n")) == (2, 2)
+    assert finished.error.startswith("error: standard input:3: byte 1 of the line is 0xff")
+
+
 def test_jsonl_has_the_keys_that_the_help_names(run: Any, model: Path) -> None:
     options = ("--format", "jsonl", "--n-best", 3, "--alignment", "--max-output-extra", 5)
     finished = run("translate", model, *options, stdin=b"a b\n\n")

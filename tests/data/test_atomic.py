@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data.atomic import remove_leftovers, replacing, write_text
+from dragoman.config import InputError
+from dragoman.data.atomic import (
+    held_alone,
+    remove_abandoned,
+    remove_leftovers,
+    replacing,
+    write_text,
+)
 
 
 def write_half(path: Path, error: BaseException) -> None:
@@ -81,3 +88,28 @@ def test_a_folder_that_was_out_of_the_way_is_put_back(tmp_path: Path) -> None:
     (tmp_path / ".step-20.ab1_cd2e" / "old" / "state.json").write_text("{}", "utf-8")
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == ["step-20", "state.json"]
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    with held_alone(tmp_path):
+        with pytest.raises(InputError, match="another process"), held_alone(tmp_path):
+            pass
+        with pytest.raises(InputError, match="another process"), held_alone(tmp_path):
+            pass
+    with held_alone(tmp_path):
+        pass
+
+
+def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    model = tmp_path / "m"
+    abandoned = tmp_path / ".m.a1b2c3_d"
+    (abandoned / "m" / "run").mkdir(parents=True)
+    others = [".m.settings/more", ".m.short/m", ".n.a1b2c3_d/n", ".m.a1b2c3_e"]
+    for other in others:
+        (tmp_path / other).mkdir(parents=True)
+    with replacing(model) as partial:
+        partial.mkdir()
+        remove_abandoned(model)
+        assert partial.exists()
+        assert not abandoned.exists()
+    assert all((tmp_path / other).exists() for other in others)

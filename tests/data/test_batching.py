@@ -131,3 +131,5 @@ def test_no_batch_has_more_or_longer_sides_than_the_largest() -> None:
     lengths = np.array([[5, 37], [41, 11], [2, 2]], np.int32)
     assert largest_batch(lengths, 100) == (2, 41)
     assert largest_batch(lengths, 41) == (1, 41)
+    assert largest_batch(lengths, 9999) == (3, 41)
+    assert largest_batch(lengths, 9999, [(1, 0.5), (2, 2.5)]) == (6, 41)

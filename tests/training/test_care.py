@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +17,8 @@ from safetensors.numpy import save_file
 
 from dragoman import checkpoint
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import RunError
-from dragoman.training import loop, rehearsal
+from dragoman.config import InputError, RunError
+from dragoman.training import loop, rehearsal, setup
 from dragoman.training.interruption import interruptible
 from dragoman.training.loop import train
 from dragoman.training.metrics import Event, read_metrics
@@ -197,3 +199,57 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
             assert not interrupted()
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def test_a_name_that_is_taken_while_the_text_is_read_stays_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, theirs = setup.prepare, tmp_path / "m" / "theirs"
+
+    def prepare(*arguments: Any) -> Any:
+        theirs.mkdir(parents=True)
+        return real(*arguments)
+
+    monkeypatch.setattr(setup, "prepare", prepare)
+    with pytest.raises(InputError, match="exists already"):
+        run_and_listen(tmp_path / "m", toy_run(tmp_path))
+    assert theirs.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"m", "training.tsv", "validation.tsv"}
+
+
+def test_a_model_in_training_is_not_taken_up_by_another(tmp_path: Path) -> None:
+    config = toy_run(tmp_path)
+    seen = []
+
+    def listen(event: Event) -> None:
+        if event["event"] == "log":
+            with pytest.raises(InputError, match="another process is at work there"):
+                train(tmp_path / "m", config, resume=True, device="cpu")
+            seen.append(event["step"])
+
+    train(tmp_path / "m", config, device="cpu", report=listen)
+    assert seen == [3, 6]
+
+
+def test_a_best_checkpoint_that_somebody_removed_is_not_missed(tmp_path: Path) -> None:
+    config = toy_run(tmp_path, training={"max_steps": 4, "validate_every": 1})
+    run_and_listen(tmp_path / "m", config)
+    (step, best), *_, (_, latest) = ModelFolder(tmp_path / "m").checkpoints()
+    shutil.rmtree(best)
+    state = json.loads((latest / "state.json").read_text("utf-8"))
+    state |= {"best_step": step, "best_score": 101.0}
+    (latest / "state.json").write_text(json.dumps(state), "utf-8")
+    weights = (tmp_path / "m" / "weights.safetensors").read_bytes()
+    longer = toy_run(tmp_path, training={"max_steps": 5, "validate_every": 1})
+    end = run_and_listen(tmp_path / "m", longer, resume=True)[-1]
+    assert (end["step"], end["weights"]) == (5, f"step {step}, the best checkpoint")
+    assert (tmp_path / "m" / "weights.safetensors").read_bytes() == weights
+
+
+def test_a_run_without_its_checkpoints_says_that_it_begins_again(tmp_path: Path) -> None:
+    run_and_listen(tmp_path / "m", toy_run(tmp_path))
+    for _, path in ModelFolder(tmp_path / "m").checkpoints():
+        path.rename(tmp_path / path.name)
+    again = run_and_listen(tmp_path / "m", toy_run(tmp_path), resume=True)
+    [warning] = [event for event in again if event["event"] == "warning"]
+    assert warning["message"].startswith("no checkpoint is left")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +135,26 @@ def damage(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
 DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "no state": ("checkpoints/step-5/state.json", lambda _: b"{}", "checkpoint is damaged"),
     "a list": ("checkpoints/step-5/state.json", lambda _: b"[]", "damaged|not a sound"),
+    "a negative epoch": (
+        "checkpoints/step-5/state.json",
+        lambda text: re.sub(rb'"epoch": \d+', b'"epoch": -1', text),
+        r"epoch is -1",
+    ),
+    "a negative step": (
+        "checkpoints/step-5/state.json",
+        lambda text: re.sub(rb'"step": 5', b'"step": -2', text),
+        r"step is -2",
+    ),
+    "a word for a score": (
+        "checkpoints/step-5/state.json",
+        lambda text: re.sub(rb'"best_score": [-.e0-9]+', b'"best_score": "x"', text),
+        r"best_score is 'x'",
+    ),
+    "a number for a list": (
+        "checkpoints/step-5/state.json",
+        lambda text: re.sub(rb'"skipped_in_row": \[\]', b'"skipped_in_row": 5', text),
+        r"skipped_in_row is 5",
+    ),
     "a word": (
         "checkpoints/step-5/state.json",
         lambda text: text.replace(b'"step": 5', b'"step": "x"'),
@@ -141,7 +163,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "a moment of another name": (
         "checkpoints/step-5/optimizer.safetensors",
         lambda text: text.replace(b"q_proj.weight/exp_avg_sq", b"q_proj.weight/exp_avg_xx"),
-        "exp_avg_sq",
+        "not what state.json was written with",
     ),
     "no lengths": ("data/training/lengths.npy", lambda _: b"", "encoded text is damaged"),
     "lengths of zero": (
@@ -178,3 +200,26 @@ def finished_at_five(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("five")
     run_and_listen(folder / "m", toy_run(folder, training={"max_steps": 5}))
     return folder / "m"
+
+
+def test_a_file_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"max_steps": 10}))
+    (_, earlier), (_, later) = ModelFolder(tmp_path / "m").checkpoints()
+    for name in ("optimizer.safetensors", "weights.safetensors"):
+        own = (later / name).read_bytes()
+        shutil.copy(earlier / name, later)
+        with pytest.raises(
+            InputError, match=rf"{name}: not what state\.json was written with"
+        ) as caught:
+            run_and_listen(tmp_path / "m", toy_run(tmp_path), resume=True)
+        assert "remove that checkpoint's folder" in (caught.value.hint or "")
+        (later / name).write_bytes(own)
+
+
+def test_the_state_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, training={"max_steps": 5}))
+    state = tmp_path / "m" / "run" / "checkpoints" / "step-5" / "state.json"
+    content = json.loads(state.read_text("utf-8"))
+    del content["sha256"]
+    state.write_text(json.dumps(content), "utf-8")
+    assert run_and_listen(tmp_path / "m", toy_run(tmp_path), resume=True)[-1]["step"] == 7

@@ -28,7 +28,7 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "compare",
         help="whether one system's translations are better than another's",
-        usage="dragoman compare --reference F... [options] HYPOTHESES_A HYPOTHESES_B",
+        usage="dragoman compare HYPOTHESES_A HYPOTHESES_B --reference F... [options]",
         description="Tests the difference of two systems by paired bootstrap resampling and by\n"
         "approximate randomisation, as sacreBLEU does.",
         epilog=_EPILOG,
@@ -89,7 +89,8 @@ def _split_files(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
         files, references = references[-2:], references[:-2]
     if len(files) != 2:
         raise InputError(
-            f"HYPOTHESES: {len(files)} given, accepted is 2", "see dragoman compare --help"
+            f"HYPOTHESES: {len(files)} given, accepted is 2",
+            "give them first: dragoman compare A B --reference F",
         )
     return files, references
 

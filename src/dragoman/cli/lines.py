@@ -37,11 +37,23 @@ def _read_what_comes(stream: BinaryIO, size: int) -> Iterator[list[str]]:
         *whole, rest = (rest + chunk).split(b"\n")
         ready.extend(line + b"\n" for line in whole)
         while len(ready) >= size or (ready and not _has_more(stream)):
-            yield list(islice(lines, min(size, len(ready))))
+            yield from _take(lines, min(size, len(ready)))
     if rest:
         ready.append(rest + b"\n")
     while ready:
-        yield list(islice(lines, min(size, len(ready))))
+        yield from _take(lines, min(size, len(ready)))
+
+
+def _take(lines: Iterator[str], count: int) -> Iterator[list[str]]:
+    """Yields the next lines together; of a stream, those before one that isn't text, too."""
+    taken: list[str] = []
+    try:
+        for line in islice(lines, count):
+            taken.append(line)
+    except InputError:
+        yield taken
+        raise
+    yield taken
 
 
 def _has_more(stream: BinaryIO) -> bool:

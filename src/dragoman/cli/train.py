@@ -174,9 +174,13 @@ def _layers(arguments: argparse.Namespace) -> tuple[str | None, list[Settings]]:
 
 
 def _stored_settings(model: Path) -> Settings:
+    """Returns the settings of a model but its vocabulary sizes, which its tokenizers tell."""
     from dragoman.checkpoint import ModelFolder
 
-    return dataclasses.asdict(ModelFolder(model).read_config())
+    stored = dataclasses.asdict(ModelFolder(model).read_config())
+    for side in ("source", "target"):
+        del stored["model"][f"{side}_vocab_size"]
+    return stored
 
 
 def _inherited_settings(parent: Path) -> Settings:

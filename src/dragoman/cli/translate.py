@@ -200,7 +200,7 @@ def _describe(translation: Translation) -> dict[str, Any]:
 
 
 _WARNINGS = {
-    "source-cut": "cut {:,} of the lines, accepted is {} tokens",
+    "source-cut": "cut {:,} of the lines: longer than {:,} tokens, or than the model takes",
     "cut": "{:,} of the translations ended for want of room (--max-output-extra)",
     "long": "{:,} of the translations are far longer than their source",
     "repeated": "{:,} of the translations say the same over and over",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from dragoman.config import InputError
 
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.integer[Any]]
+Parts = Sequence[tuple[int, float]]
+"""Pairs and weight of each corpus, one after the other: how often an epoch reads each pair."""
 
 
 def _cut(order: Indices, longest: Lengths, batch_tokens: int) -> list[Indices]:
@@ -89,7 +92,7 @@ class EpochPlan:
         batch_tokens: int,
         seed: int,
         epoch: int,
-        parts: Sequence[tuple[int, float]] | None = None,
+        parts: Parts | None = None,
     ) -> None:
         """Shuffles the pairs of an epoch.
 
@@ -98,8 +101,7 @@ class EpochPlan:
             batch_tokens: The most that pairs x longest side of a batch may be.
             seed: With `epoch`, decides the whole plan.
             epoch: Counts from 0.
-            parts: pairs and weight of each corpus, one after the other; all once if None. The
-                weight says how often an epoch reads each pair.
+            parts: What the pairs are of; all are read once if None.
         """
         self._lengths, self._batch_tokens = lengths, batch_tokens
         self._bits = np.random.PCG64((seed, epoch))
@@ -129,15 +131,20 @@ class EpochPlan:
         return _sort_by_length(order, lengths, self._batch_tokens, np.random.Generator(bits))
 
 
-def largest_batch(lengths: Lengths, batch_tokens: int) -> tuple[int, int]:
+def largest_batch(
+    lengths: Lengths, batch_tokens: int, parts: Parts | None = None
+) -> tuple[int, int]:
     """Returns pairs and tokens of each side of a batch that takes as much memory as any can.
 
     Args:
         lengths: (pairs, 2): tokens of source and target, EOS included.
         batch_tokens: The most that pairs x longest side of a batch may be.
+        parts: As for an `EpochPlan`; no batch has more pairs than an epoch.
     """
     longest = int(lengths.max())
-    return max(1, batch_tokens // longest), longest
+    parts = [(len(lengths), 1.0)] if parts is None else parts
+    in_epoch = math.ceil(sum(size * weight for size, weight in parts))
+    return max(1, min(batch_tokens // longest, in_epoch, _POOL_PAIRS)), longest
 
 
 def require_fit(longest: int, batch_tokens: int) -> None:

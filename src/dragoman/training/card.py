@@ -9,6 +9,7 @@ from dragoman.checkpoint import ModelFolder
 from dragoman.config import InputError, ModelConfig
 from dragoman.training.metrics import read_metrics
 
+_KEPT = {"report": str, "validation_pairs": int, "held_out": bool}
 _NAMES = {"transformer": "Transformer", "recurrent": "recurrent model"}
 
 
@@ -21,7 +22,10 @@ def read_summary(folder: ModelFolder) -> dict[str, Any]:
     path = folder.run / "data.json"
     try:
         summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return {key: summary[key] for key in ("report", "validation_pairs", "held_out")}
+        found = {key: summary[key] for key in _KEPT}
+        if any(type(value) is not _KEPT[key] for key, value in found.items()):
+            raise TypeError
+        return found
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (KeyError, TypeError, ValueError):

@@ -6,13 +6,14 @@ import dataclasses
 import math
 import shutil
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import torch
 
 from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder
 from dragoman.config import PAD, Config, InputError, RunError
+from dragoman.data.atomic import held_alone
 from dragoman.data.batching import Indices, largest_batch
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
@@ -30,7 +31,7 @@ from dragoman.training.metrics import Event, MetricsFile, Report
 from dragoman.training.optimizer import build_optimizer, reserve_moments
 from dragoman.training.rehearsal import rehearse
 from dragoman.training.schedule import learning_rate
-from dragoman.training.setup import create, take_up
+from dragoman.training.setup import create, require_free, take_up
 from dragoman.training.state import RunState, Window, capture, restore
 from dragoman.training.step import Batch, StepResult, TrainingLoss, training_step
 from dragoman.training.validation import Validator, suspicion
@@ -69,9 +70,9 @@ def train(
         InputError: for anything wrong with the settings or the data; nothing is left behind.
     """
     path = Path(path)
-    with joined(device) as ranks:
+    with joined(device) as ranks, ExitStack() as held:
         fresh = not path.exists()
-        folder = _open(path, config, resume, from_model, report, ranks)
+        folder = _open(path, config, resume, from_model, report, ranks, held)
         try:
             with closing(TrainingRun(folder, ranks, report)) as run:
                 run.start()
@@ -91,17 +92,21 @@ def _open(
     from_model: str | Path | None,
     report: Report,
     ranks: Ranks,
+    held: ExitStack,
 ) -> ModelFolder:
-    """Makes or takes up the folder of a run; the first rank does, and the others wait."""
+    """Makes or takes up the folder of a run; the first rank does, and the others wait.
+
+    The folder is nobody else's until `held` is closed.
+    """
     if ranks.first:
-        if path.exists() and not resume:
-            raise InputError(
-                f"{path} exists already", "give another name, or --resume to go on with it"
-            )
+        if not resume:
+            require_free(path)
         if path.exists():
+            held.enter_context(held_alone(path))
             take_up(ModelFolder(path), config)
         else:
             create(path, config, from_model, report)
+            held.enter_context(held_alone(path))
     ranks.agree(None)
     return ModelFolder(path)
 
@@ -118,7 +123,8 @@ class TrainingRun:
         self.precision = resolve_precision(training.precision, ranks.device)
         tokenizers = folder.read_tokenizers()
         self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
-        self.validator = Validator.open(folder, self.config, tokenizers)
+        share = training.batch_tokens // (ranks.count * training.accumulation)
+        self.validator = Validator.open(folder, self.config, tokenizers, share)
         self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
         self._subword_dropout = SubwordDropout(
             tokenizers.source,
@@ -147,8 +153,10 @@ class TrainingRun:
         self._next = dataclasses.replace(self.state)  # of the step that is being made ready
         self._feed = Feed(self.corpus, self.config, self._next)
         self._metrics: MetricsFile | None = None
+        self._begins_again = False
         if ranks.first:
             path = folder.run / "metrics.jsonl"
+            self._begins_again = not checkpoints and path.exists()
             self._metrics = MetricsFile(path, self.state.metrics_bytes)
         self._report = report
         self._started = time.monotonic() - self.state.seconds
@@ -171,6 +179,8 @@ class TrainingRun:
                 "processes": self.ranks.count,
             }
         )
+        if self._begins_again:
+            self._warn("no checkpoint is left of what this run has done: it begins again")
         self._note_computing()
         if self._reason_to_stop() is None:
             self._rehearse()
@@ -188,7 +198,8 @@ class TrainingRun:
 
     def _rehearse(self) -> None:
         training, data = self.config.training, self.config.data
-        pairs, tokens = largest_batch(self.corpus.lengths, training.batch_tokens)
+        parts = list(zip(self.corpus.parts, data.weights, strict=True))
+        pairs, tokens = largest_batch(self.corpus.lengths, training.batch_tokens, parts)
         share = -(-pairs // (self.ranks.count * training.accumulation))
         grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
         tokens = max(tokens, min(grown, self.config.longest_sentence or grown))
@@ -436,5 +447,7 @@ class TrainingRun:
         self.folder.write_card(model_card(self.folder))
 
     def _best_weights(self) -> Arrays:
-        path = dict(self.folder.checkpoints())[self.state.best_step]
+        path = dict(self.folder.checkpoints()).get(self.state.best_step)
+        if path is None:  # somebody removed it; what was kept when it was made is still there
+            return self.folder.read_weights()
         return self.folder.read_checkpoint(path).weights

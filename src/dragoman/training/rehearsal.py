@@ -29,10 +29,10 @@ def rehearse(
     """
     model = loss.model.train()
     device = model.output_weight.device
-    ids = torch.full((pairs, tokens), UNK, device=device)
-    ids[:, -1] = EOS
     buffers = [buffer.clone() for buffer in model.buffers()]
     try:
+        ids = torch.full((pairs, tokens), UNK, device=device)
+        ids[:, -1] = EOS
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             for _ in range(min(2, accumulation)):
                 with compute_in(precision, device):

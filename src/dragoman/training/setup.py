@@ -12,7 +12,7 @@ import torch
 
 from dragoman.checkpoint import ModelFolder, Tokenizers
 from dragoman.config import Config, InputError
-from dragoman.data.atomic import remove_leftovers, replacing
+from dragoman.data.atomic import remove_abandoned, remove_leftovers, replacing
 from dragoman.data.batching import require_fit
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
@@ -66,6 +66,7 @@ def create(
     tokenizers = None if parent is None else parent.read_tokenizers()
     if parent is not None:
         _require_same_tokenizers(parent, config)
+    remove_abandoned(path)
     with replacing(path) as partial:
         data = partial / "run" / "data"
         data.mkdir(parents=True)
@@ -85,8 +86,21 @@ def create(
             weights = parent.read_weights()
             model.load_arrays(weights)
             ModelFolder(partial).write_weights(weights)
+        require_free(path)  # reading took its time
     report({"event": "data", **_data_summary(prepared)})
     return ModelFolder(path)
+
+
+def require_free(path: Path) -> None:
+    """Checks that nothing stands where a new model is to be.
+
+    Raises:
+        InputError: if something does.
+    """
+    if path.exists():
+        raise InputError(
+            f"{path} exists already", "give another name, or --resume to go on with it"
+        )
 
 
 def _require_same_tokenizers(parent: ModelFolder, config: Config) -> None:
@@ -118,9 +132,9 @@ def _fit_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 def _require_room(config: Config, data: Path) -> None:
     """Checks before the first step that a batch and the learned positions hold every sentence."""
     lengths = {name: EncodedCorpus.open(data / name).lengths for name in (TRAINING, VALIDATION)}
-    require_fit(int(lengths[TRAINING].max()), config.training.batch_tokens)
     for name, found in lengths.items():
         longest, most = int(found.max()), config.model.position_limit
+        require_fit(longest, config.training.batch_tokens)
         if most is not None and longest > most:
             raise InputError(
                 f"the longest {name} sentence has {longest} tokens, model.max_positions is {most}, "

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.checkpoint import Arrays, Checkpoint
+from dragoman.checkpoint import OLDER, Arrays, Checkpoint
 from dragoman.config import InputError
 from dragoman.model.seq2seq import Seq2Seq
 from dragoman.training.distributed import Ranks
 from dragoman.training.optimizer import load_optimizer, optimizer_arrays
-
-_OLDER = "remove that checkpoint's folder to go on from the one before"
 
 
 @dataclass
@@ -55,6 +53,15 @@ class RunState:
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what a killed run wrote behind it is written again."""
     window: Window = dataclasses.field(default_factory=Window)
+
+
+_ACCEPTED = {
+    "int": int,
+    "float": int | float,
+    "float | None": int | float | None,
+    "str": str,
+    "list[str]": list,
+}
 
 
 def _random_states(device: torch.device) -> dict[str, torch.Tensor]:
@@ -107,7 +114,7 @@ def restore(
         return _read_state(checkpoint.state)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"the last checkpoint is damaged: {reason}", _OLDER) from None
+        raise InputError(f"the last checkpoint is damaged: {reason}", OLDER) from None
 
 
 def _read_state(values: dict[str, Any]) -> RunState:
@@ -115,7 +122,10 @@ def _read_state(values: dict[str, Any]) -> RunState:
     for part in (state, state.window):
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
-            accepted = {"int": int, "float": int | float}.get(str(field.type), object)
-            if not isinstance(value, accepted):
+            if not isinstance(value, _ACCEPTED.get(str(field.type), object)):
                 raise TypeError(f"{field.name} is {value!r}")
+            if isinstance(value, int) and value < -(field.name == "validated_step"):
+                raise ValueError(f"{field.name} is {value}")
+    if not all(isinstance(batch, str) for batch in state.skipped_in_row):
+        raise TypeError(f"skipped_in_row is {state.skipped_in_row!r}")
     return state

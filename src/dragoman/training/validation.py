@@ -31,10 +31,13 @@ class Validator:
     sources: list[str]
     references: list[str]
     tokenizers: Tokenizers
+    batch_tokens: int
 
     @classmethod
-    def open(cls, folder: ModelFolder, config: Config, tokenizers: Tokenizers) -> Validator:
-        """Reads the validation text of a model's folder."""
+    def open(
+        cls, folder: ModelFolder, config: Config, tokenizers: Tokenizers, batch_tokens: int
+    ) -> Validator:
+        """Reads the validation text of a model's folder, to take so many tokens at a time."""
         path: Path = folder.run / "data"
         pairs = list(read_pairs((), (), (str(path / VALIDATION_TEXT),)))
         pairs = pairs[: config.training.validation_lines]
@@ -44,6 +47,7 @@ class Validator:
             [source for source, _ in pairs],
             [target for _, target in pairs],
             tokenizers,
+            batch_tokens,
         )
 
     def measure(self, model: Seq2Seq) -> Event:
@@ -53,7 +57,7 @@ class Validator:
         translated greedily.
         """
         training = self.config.training
-        forced = forced_scores(model, self.corpus, training.batch_tokens, training.label_smoothing)
+        forced = forced_scores(model, self.corpus, self.batch_tokens, training.label_smoothing)
         translator = Translator(TorchEngine(model), self.tokenizers.source, self.tokenizers.target)
         translations = [
             translation.text for translation in translator.translate(self.sources, beam_size=1)
