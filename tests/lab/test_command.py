@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
@@ -44,6 +45,21 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
     assert written[1].read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_text_that_one_experiment_refuses_is_tried_with_the_others(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    toy = experiments.EXPERIMENTS["toy"]
+    wide = dataclasses.replace(toy, name="wide", settings={"data": {"vocab_size": 2}})
+    monkeypatch.setitem(experiments.EXPERIMENTS, "wide", wide)
+    names = ("wide", "toy")
+    assert main(["lab", "run", *names, "--quick", "--threads", "1", "--output", folder]) == 2
+    shown = capsys.readouterr()
+    assert "toy: One <half> & more" in shown.out
+    assert shown.err.splitlines()[-1].startswith(("error: wide: data.vocab_size is 2", "hint"))
+    assert main(["lab", "report", "--output", folder]) == 0
+    assert "unfinished: wide;" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "error", "hint"),
     [
@@ -53,6 +69,8 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
         ("lab run scaling --quik", "--quik is not an option", "--quick?"),
         ("lab run scaling --seeds 0", "--seeds: '0', accepted is a whole number of 1", ""),
         ("lab run scaling --language xx-yy", "'xx-yy' is not a locale", ""),
+        ("lab run scaling --language en", "--language is en, accepted is another one", ""),
+        ("lab run scaling --target-language zh", "--target-language is given without files", ""),
         ("lab run scaling --source a", "--source has 1 files and --target 0", ""),
         ("lab run scaling --language de --pairs a.tsv", "--language and files are both given", ""),
         ("lab report --format pdf", "--format is pdf, accepted is one of html, json, png", ""),

@@ -159,12 +159,15 @@ def test_the_second_moment_starts_small_or_not(median: float, outcome: str) -> N
 )
 def test_a_loss_shoots_up_and_stays_or_not(highest: float, end: float, outcome: str) -> None:
     found = trial("no warm-up", end=end, highest_loss=highest, first_loss=3.0)
-    assert judge(warm_up.EXPERIMENT, 2, [found]).outcome == outcome
+    assert judge(warm_up.EXPERIMENT, 2, [found, trial("constant rate", end=0.1)]).outcome == outcome
+    too_short = [found, trial("constant rate", end=1.9)]
+    assert judge(warm_up.EXPERIMENT, 2, too_short).outcome == "no result"
 
 
 @pytest.mark.parametrize(("end", "outcome"), [(0.5, "confirmed"), (1.5, "not confirmed")])
 def test_a_low_rate_learns_without_warm_up_or_not(end: float, outcome: str) -> None:
-    assert judge(warm_up.EXPERIMENT, 5, [trial("no warm-up / 3", end=end)]).outcome == outcome
+    trials = [trial("no warm-up / 3", end=end), trial("constant rate", end=0.1)]
+    assert judge(warm_up.EXPERIMENT, 5, trials).outcome == outcome
 
 
 @pytest.mark.parametrize("power", [-0.5, 0.0, 3.0])
@@ -232,6 +235,13 @@ def test_a_run_that_breaks_off_counts_as_one_that_does_not_learn() -> None:
     assert verdict.outcome == "confirmed"
     assert verdict.seen.en.endswith("0% and 100%")
     assert judge(norm_place.EXPERIMENT, 8, norm_trials()).outcome == "not confirmed"
+
+
+@pytest.mark.parametrize("claim", [4, 5, 6, 8])
+def test_a_text_that_nothing_learns_gives_no_result(claim: int) -> None:
+    names = [variant.name for variant in norm_place.EXPERIMENT.variants]
+    verdict = judge(norm_place.EXPERIMENT, claim, norm_trials(*names))
+    assert verdict.outcome == "no result"
 
 
 def test_what_pre_norm_costs_needs_both_runs() -> None:

@@ -15,7 +15,7 @@ from dragoman.lab import runner
 from dragoman.lab.data import user_data
 from dragoman.lab.experiment import Change, Experiment, Text, Trial, Variant, holds
 from dragoman.lab.experiments import EXPERIMENTS
-from dragoman.lab.runner import Plan, run_experiment, stored_results
+from dragoman.lab.runner import Plan, is_unfinished, run_experiment, stored_results
 
 
 def ignore(trial: Trial) -> None:
@@ -171,6 +171,52 @@ def test_a_damaged_result_is_named(toy: Experiment, tmp_path: Path) -> None:
         stored_results(toy, tmp_path)
 
 
+def test_a_longer_run_that_was_not_ended_does_not_hide_the_shorter_one(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_unfinished(toy, tmp_path)
+    quick = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    assert not is_unfinished(toy, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "train", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+    assert is_unfinished(toy, tmp_path)
+    assert stored_results(toy, tmp_path) == quick
+    whole = run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+    assert not is_unfinished(toy, tmp_path)
+    assert stored_results(toy, tmp_path) == whole
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_results_of_another_version_are_not_read(toy: Experiment, tmp_path: Path) -> None:
+    run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    newer = dataclasses.replace(toy, version=2)
+    assert stored_results(newer, tmp_path) is None
+    assert is_unfinished(newer, tmp_path)
+
+
+def test_a_laboratory_can_be_moved_in_the_middle_of_a_trial(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = runner.train
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        real(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "train", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(toy, Plan(tmp_path / "here", seeds=1), ignore)
+    (tmp_path / "here").rename(tmp_path / "there")
+    found = run_experiment(toy, Plan(tmp_path / "there", seeds=1), ignore)
+    assert [trial.failed for trial in found.trials] == ["", ""]
+
+
 def test_verdicts_are_computed(toy: Experiment, tmp_path: Path) -> None:
     found = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
     assert toy.judge(toy.claims[0], found).outcome == "confirmed"
@@ -190,6 +236,15 @@ def test_a_user_s_text_is_split_without_overlap(tmp_path: Path, count: int) -> N
     assert len(data.test) == min(200, count // 10)
     assert not set(data.train) & set(data.test)
     assert len(data.train) + len(data.test) == count
+
+
+def test_a_text_of_many_characters_gets_as_large_a_vocabulary(tmp_path: Path) -> None:
+    characters = [chr(0x4E00 + n) for n in range(3001)]
+    lines = (f"s {n}\t{character}\n" for n, character in enumerate(characters))
+    (tmp_path / "p.tsv").write_text("".join(lines), "utf-8")
+    data = user_data((), (), [str(tmp_path / "p.tsv")], "zh")
+    assert data.settings["data"]["vocab_size"] >= 2 * 3001
+    assert data.settings["data"]["target_language"] == "zh"
 
 
 def test_too_little_text_says_how_much_is_needed(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.lab.statistics import Band, bootstrap_difference, curve_band
+from dragoman.lab.statistics import Band, bootstrap_difference, curve_band, student_quantile
 
 scores = st.lists(st.floats(-10, 10), min_size=1, max_size=7)
 
@@ -52,3 +53,21 @@ def test_the_direction_is_the_sign_of_the_mean() -> None:
     better, worse = [[1.0] * 13] * 3, [[0.0] * 13] * 3
     assert bootstrap_difference(better, worse).low == 1.0
     assert bootstrap_difference(worse, better).high == -1.0
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (9, 2.2622), (1000, 1.9623)]
+)
+def test_students_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+    assert student_quantile(freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+@pytest.mark.parametrize("of_seeds", [0.0, 0.03, 0.1])
+def test_equal_variants_are_clearly_different_in_one_case_of_twenty(of_seeds: float) -> None:
+    random = np.random.default_rng(1)
+    clear = 0
+    for _ in range(200):
+        shift = random.normal(0, of_seeds, (3, 1))
+        wins = random.random((3, 101)) < 0.5 + shift
+        clear += bootstrap_difference(wins, random.random((3, 101)) < 0.5).clear
+    assert clear <= 19  # above it in 1 of 500 such tests, if it is 5 % in truth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +66,9 @@ def run(arguments: argparse.Namespace) -> None:
         language = language or ModelFolder(Path(arguments.path)).read_config().data.target_language
         config = runtime.decoding_config(arguments)
         translator = runtime.open_translator(arguments, arguments.path)
-        lines = [each.text for each in translator.translate(lines, config)]
+        found = translator.translate(lines, config)
+        runtime.warn_of_flags(Counter(flag for each in found for flag in each.flags), config)
+        lines = [each.text for each in found]
     from dragoman.evaluation.bleu import evaluate
 
     tokenize = getattr(arguments, "tokenize", None)

@@ -58,6 +58,9 @@ def add_parser(commands: Commands) -> None:
     running.add_argument(
         "--language", metavar="L", help="phrases from English into L, such as de, instead"
     )
+    running.add_argument(
+        "--target-language", metavar="L", help="of your own text, for BLEU; such as zh, ja"
+    )
     reporting = actions.add_parser("report", help="write all results as one HTML file")
     reporting.set_defaults(run=_report, parser=reporting)
     reporting.add_argument(
@@ -103,11 +106,22 @@ def _run(arguments: argparse.Namespace) -> None:
     plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data)
     if seeds == 1:
         say("one seed: intervals hold for it alone")
+    refused: dict[str, InputError] = {}
     for experiment in experiments:
         say(f"{experiment.name}: {experiment.question.en}")
-        with LabProgress(experiment, seeds) as progress:
-            results = run_experiment(experiment, plan, progress)
+        if data is not None and not experiment.variants:
+            say("this one trains nothing: your text plays no part in it")
+        try:
+            with LabProgress(experiment, seeds) as progress:
+                results = run_experiment(experiment, plan, progress)
+        except InputError as error:  # a text may be wrong for one and right for the others
+            refused[experiment.name] = error
+            continue
         print("\n".join(_describe(experiment, results)), flush=True)
+    if refused:
+        (name, first), *rest = refused.items()
+        others = f"; refused, too: {', '.join(each for each, _ in rest)}" if rest else ""
+        raise InputError(f"{name}: {first}{others}", first.hint)
     say(f"for curves and code: dragoman lab report --output {arguments.output}")
 
 
@@ -123,9 +137,16 @@ def _data(arguments: argparse.Namespace) -> LabData | None:
         )
     if "language" in arguments:
         if source or pairs:
-            raise InputError("--language and files are both given, accepted is one")
+            raise InputError(
+                "--language and files are both given, accepted is one",
+                "of your own text, --target-language names the language",
+            )
         return cldr_data(arguments.language)
-    return user_data(source, target, pairs) if source or pairs else None
+    if source or pairs:
+        return user_data(source, target, pairs, getattr(arguments, "target_language", ""))
+    if "target_language" in arguments:
+        raise InputError("--target-language is given without files, accepted is both")
+    return None
 
 
 def _describe(experiment: Experiment, results: Results) -> list[str]:
@@ -143,9 +164,10 @@ def _describe(experiment: Experiment, results: Results) -> list[str]:
 
 def _report(arguments: argparse.Namespace) -> None:
     from dragoman.lab.experiments import EXPERIMENTS
-    from dragoman.lab.runner import stored_results
+    from dragoman.lab.runner import is_unfinished, stored_results
 
     folder = Path(arguments.output)
+    unfinished = [name for name, each in EXPERIMENTS.items() if is_unfinished(each, folder)]
     found = {
         name: (experiment, results)
         for name, experiment in EXPERIMENTS.items()
@@ -154,8 +176,10 @@ def _report(arguments: argparse.Namespace) -> None:
     if not found:
         raise InputError(
             f"{folder}: no experiment has been run to its end",
-            f"dragoman lab run {next(iter(EXPERIMENTS))} --quick --output {folder}",
+            f"dragoman lab run {(unfinished or [*EXPERIMENTS])[0]} --quick --output {folder}",
         )
+    if unfinished:
+        say(f"unfinished: {', '.join(unfinished)}; the same dragoman lab run as before goes on")
     for form in dict.fromkeys(arguments.format):
         for path in _WRITERS[form](found, folder):
             print(path)

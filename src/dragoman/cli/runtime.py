@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.parser import Parser, settings_of, whole_number
+from dragoman.cli.progress import say
 from dragoman.config import DecodingConfig
 from dragoman.settings import build_decoding
 
 if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator
+
+_WARNINGS = {
+    "source-cut": "cut {:,} of the lines: longer than {:,} tokens, or than the model takes",
+    "cut": "{:,} of the translations ended for want of room (--max-output-extra)",
+    "long": "{:,} of the translations are far longer than their source",
+    "repeated": "{:,} of the translations say the same over and over",
+    "unlikely": "{:,} of the translations are improbable to the model itself",
+}
+"""By flag: what is said of so many translations; the second number is the source's limit."""
 
 
 def add_options(parser: Parser, *, trains: bool = False) -> None:
@@ -71,3 +82,10 @@ def open_translator(arguments: argparse.Namespace, model: str | Path) -> Transla
 def decoding_config(arguments: argparse.Namespace) -> DecodingConfig:
     """Returns how to search, as the options ask for it."""
     return build_decoding(settings_of(arguments).get("decoding", {}))
+
+
+def warn_of_flags(counts: Counter[str], config: DecodingConfig) -> None:
+    """Says how many translations went wrong, or look as if they had."""
+    for flag, warning in _WARNINGS.items():
+        if counts[flag]:
+            say("warning: " + warning.format(counts[flag], config.max_source_length))

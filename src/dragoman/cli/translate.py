@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> None:
             file.write("".join(line + "\n" for line in lines).encode())
             file.flush()
             counts.update(flag for each in found for flag in each.flags)
-    _report(counts, config)
+    runtime.warn_of_flags(counts, config)
 
 
 def _read_prefixes(file: str, source: str | None) -> list[str]:
@@ -172,14 +172,6 @@ def _unlike(prefixes: int, lines: int | str) -> InputError:
     )
 
 
-def _report(counts: Counter[str], config: DecodingConfig) -> None:
-    from dragoman.cli.progress import say
-
-    for flag, warning in _WARNINGS.items():
-        if counts[flag]:
-            say("warning: " + warning.format(counts[flag], config.max_source_length))
-
-
 def _write_text(translation: Translation) -> str:
     return translation.text.replace("\n", " ")  # a line in is a line out, whatever the model says
 
@@ -198,15 +190,6 @@ def _describe(translation: Translation) -> dict[str, Any]:
     keys = ("text", "score", "log_probability", "tokens", "flags")
     return {key: getattr(translation, key) for key in keys}
 
-
-_WARNINGS = {
-    "source-cut": "cut {:,} of the lines: longer than {:,} tokens, or than the model takes",
-    "cut": "{:,} of the translations ended for want of room (--max-output-extra)",
-    "long": "{:,} of the translations are far longer than their source",
-    "repeated": "{:,} of the translations say the same over and over",
-    "unlikely": "{:,} of the translations are improbable to the model itself",
-}
-"""By flag: what is said of so many translations; the second number is the source's limit."""
 
 _PAIRS: dict[str, Callable[[str, str], str]] = {
     "text": lambda before, after: before.replace("\t", " ") + "\t" + after,

@@ -19,11 +19,14 @@ from dragoman.settings import Settings
 
 Pairs = Sequence[tuple[str, str]]
 
+_SOURCE = "en"
 _TRAIN, _VALID = "train.jsonl", "valid.jsonl"
 _LEAST = 100
 _HELD_OUT = 200
 """Pairs to test with, at most."""
 _PHRASES = 10_000
+_LEAST_ENTRIES = 2000
+"""Of the vocabulary of a user's text."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,9 @@ def cldr_data(language: str) -> LabData:
     Raises:
         InputError: for an unknown language.
     """
-    made = make_pairs("en", language, _PHRASES, seed=1)
+    if language == _SOURCE:
+        raise InputError(f"--language is {language}, accepted is another one than the source's")
+    made = make_pairs(_SOURCE, language, _PHRASES, seed=1)
     return LabData(
         [(source, target) for _, source, target in made.train],
         [(source, target) for _, source, target in made.test[:: len(made.test) // _HELD_OUT + 1]],
@@ -96,8 +101,16 @@ def cldr_data(language: str) -> LabData:
     )
 
 
-def user_data(source: Sequence[str], target: Sequence[str], pairs: Sequence[str]) -> LabData:
+def user_data(
+    source: Sequence[str], target: Sequence[str], pairs: Sequence[str], language: str = ""
+) -> LabData:
     """Reads a user's files; every tenth distinct pair, 200 at most, is tested with.
+
+    Args:
+        source: files of one side.
+        target: files of the other.
+        pairs: files of both.
+        language: of the target, which decides how BLEU cuts words.
 
     Raises:
         InputError: if a file can't be read, or there are too few pairs.
@@ -112,4 +125,8 @@ def user_data(source: Sequence[str], target: Sequence[str], pairs: Sequence[str]
     test = found[::10][:_HELD_OUT]
     held_out = set(test)
     train = [pair for pair in found if pair not in held_out]
-    return LabData(train, test, settings={"data": {"vocab_size": 2000}})
+    characters = len({character for pair in found for side in pair for character in side})
+    size = max(_LEAST_ENTRIES, 2 * characters)  # for Chinese, each character is an entry at least
+    return LabData(
+        train, test, settings={"data": {"vocab_size": size, "target_language": language}}
+    )

@@ -39,11 +39,21 @@ class Change:
     setting: str
     """`section.field`."""
     value: Any
+    more: tuple[tuple[str, Any], ...] = ()
+    """Settings that change with it, where one choice of a paper's is several of ours."""
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """The new values by setting."""
+        return {self.setting: self.value, **dict(self.more)}
 
     def to_settings(self) -> dict[str, dict[str, Any]]:
         """Returns it as a layer for `build_config`."""
-        section, _, name = self.setting.partition(".")
-        return {section: {name: self.value}}
+        layer: dict[str, dict[str, Any]] = {}
+        for setting, value in self.all.items():
+            section, _, name = setting.partition(".")
+            layer.setdefault(section, {})[name] = value
+        return layer
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,8 @@ class Variant:
     """None for the base itself."""
     of: str = ""
     """The variant that is changed; the base if empty."""
+    published: Mapping[str, float] = field(default_factory=dict)
+    """What the claims' source has measured, by the name of a measure."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +234,10 @@ class Experiment:
         if variant.change is None:
             return ""
         before = flatten(build_config(*self.layers(self.variant(variant.of))))
-        name = variant.change.setting
-        return f"{name} = {_write(variant.change.value)} (was {_write(before[name])})"
+        return ", ".join(
+            f"{name} = {_write(value)} (was {_write(before[name])})"
+            for name, value in variant.change.all.items()
+        )
 
     def judge(self, claim: Claim, results: Results) -> Verdict:
         """Returns the verdict on a claim; of whole runs alone, unless it is about others."""

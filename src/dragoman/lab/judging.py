@@ -29,3 +29,20 @@ def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
     found = (results.mean(name, "exact") for name in (higher, lower))
     seen = numbers(text, *found, gain.mean, gain.low, gain.high)
     return decide(gain, seen)
+
+
+def equal_within(margin: float, gain: Difference, seen: Text) -> Verdict:
+    """Returns the verdict on the claim that a difference is at most a margin, either way.
+
+    That nothing was told from noise doesn't confirm it: the whole interval must lie inside.
+    """
+    if -margin <= gain.low and gain.high <= margin:
+        return Verdict("confirmed", seen)
+    if gain.low > margin or gain.high < -margin:
+        return Verdict("not confirmed", seen)
+    return Verdict("within noise", seen)
+
+
+def holds_beside(control: bool, condition: bool, seen: Text) -> Verdict:
+    """Returns the verdict on what is so or not, if the run beside which it is seen has learnt."""
+    return holds(condition, seen) if control else Verdict("no result", seen)

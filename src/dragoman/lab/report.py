@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
@@ -182,10 +183,13 @@ def _extent(results: Results) -> Text:
 
 def _variants(experiment: Experiment, results: Results) -> str:
     single = [measure for measure in experiment.measures if measure.x is None]
+    known = [m for m in single if any(m.name in each.published for each in experiment.variants)]
     heads = [Text("variant", "变体"), Text("what it changes", "改动"), *(m.label for m in single)]
+    heads += [Text(f"{m.label.en}, published", f"{m.label.zh}（公布值）") for m in known]
     rows = [_row([bilingual(head) for head in heads], "th")]
     for variant in experiment.variants:
         values = [_number(results, variant.name, measure) for measure in single]
+        values += [f"{variant.published.get(measure.name, math.nan):g}" for measure in known]
         rows.append(_row([html.escape(variant.name), _change(experiment, variant), *values]))
     return _table(rows)
 

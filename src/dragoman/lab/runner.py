@@ -2,7 +2,8 @@
 
 Under the laboratory's folder there is one for each experiment:
 
-EXPERIMENT/run.json       what its latest run consists of
+EXPERIMENT/run.json       what its latest whole run consists of
+EXPERIMENT/begun.json     what the run consists of that has begun since, until it is whole
 EXPERIMENT/KEY.json       one trial, or what was observed without any; KEY is a digest of all that
                           it depends on
 EXPERIMENT/KEY/           a model in training; goes when the trial is done
@@ -41,7 +42,7 @@ Listen = Callable[[Trial], None]
 
 _POINTS = 20
 """Points of a curve."""
-_RUN = "run.json"
+_WHOLE, _BEGUN = "run", "begun"
 _FILES = ("data.pairs", "data.valid_pairs")
 
 
@@ -75,7 +76,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     data = plan.data or (experiment.data() if experiment.data else LabData((), ()))
-    files = data.write(plan.folder / "text") if experiment.variants else {}
+    files = data.write(plan.folder.resolve() / "text") if experiment.variants else {}
     observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
     trials = {
         key: _Task(variant.name, seed, config, data, folder / key, experiment.measure)
@@ -84,8 +85,13 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
         for key in [_key(experiment, variant, config, data)]
     }
-    run = {"quick": plan.quick, "observed": observed_key, "trials": list(trials)}
-    write_text(folder / _RUN, json.dumps(run, indent=1) + "\n")
+    run = {
+        "version": experiment.version,
+        "quick": plan.quick,
+        "observed": observed_key,
+        "trials": list(trials),
+    }
+    _write(folder, _BEGUN, run)
     observed = _read(folder, observed_key)
     if observed is None:
         observed = dict(experiment.observe())
@@ -100,19 +106,31 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         shutil.rmtree(folder / key, ignore_errors=True)
         listen(trial)
         found[key] = trial
+    _write(folder, _WHOLE, run)
+    (folder / f"{_BEGUN}.json").unlink()
     return Results(observed, [found[key] for key in trials])
 
 
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
-    """Returns what the latest run of an experiment has found, None if it isn't whole."""
+    """Returns what the latest whole run of an experiment has found, None if there is none.
+
+    Nor is there one where the experiment measured something else then.
+    """
     place = folder / experiment.name
-    run = _read(place, _RUN.removesuffix(".json"))
-    if run is None:
+    run = _read(place, _WHOLE)
+    if run is None or run.get("version", 1) != experiment.version:
         return None
     observed, trials = _read(place, run["observed"]), [_read(place, key) for key in run["trials"]]
     if observed is None or None in trials:
         return None
     return Results(observed, [Trial.from_json(trial) for trial in trials])
+
+
+def is_unfinished(experiment: Experiment, folder: Path) -> bool:
+    """Says whether a run of an experiment was begun and not ended, or is of an older version."""
+    place = folder / experiment.name
+    begun = _read(place, _BEGUN) is not None
+    return begun or (place.exists() and stored_results(experiment, folder) is None)
 
 
 def _configure(
@@ -175,6 +193,7 @@ class _Task:
                 live.curve.append((event["step"], event["nll"]))
                 listen(live)
 
+        self._leave_other_place()
         try:
             train(self.folder, self.config, resume=True, device="cpu", report=report)
         except RunError as error:  # a run that breaks off is a result, too
@@ -188,6 +207,11 @@ class _Task:
         logged = read_metrics(ModelFolder(self.folder).run / "metrics.jsonl")
         curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
         return Trial(self.variant, self.seed, curve, measures, trained.items)
+
+    def _leave_other_place(self) -> None:
+        """Removes a model that was begun while the laboratory's folder was elsewhere."""
+        if self.folder.exists() and ModelFolder(self.folder).read_config().data != self.config.data:
+            shutil.rmtree(self.folder)
 
 
 def _run_all(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
+_NORMAL = 1.959964
+"""The quantile of a normal distribution that leaves 2.5 % above it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,10 @@ def bootstrap_difference(
     """Estimates a difference of mean scores, with an interval that holds it in 95 of 100 cases.
 
     Seeds are drawn with replacement, then test items. Both variants share their seeds and their
-    items, so that what a seed or an item does to both cancels. One seed says nothing about other
-    seeds: the interval then comes from the items alone and is too narrow.
+    items, so that what a seed or an item does to both cancels. Few seeds lie closer together than
+    many would, so the interval is stretched as Student's t is wider than a normal distribution:
+    2.7 times where three seeds are all that varies. One seed says nothing about other seeds: the
+    interval then comes from the items alone and is too narrow.
 
     Args:
         higher: (seeds, items): scores of one variant.
@@ -69,5 +75,35 @@ def bootstrap_difference(
         for _ in range(_RESAMPLES)
     ]
     tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Difference(float(differences.mean()), float(low), float(high))
+    mean, factor = float(differences.mean()), _stretch(differences)
+    low, high = mean + factor * (np.quantile(means, [tail, 1 - tail]) - mean)
+    return Difference(mean, float(low), float(high))
+
+
+def _stretch(differences: npt.NDArray[np.float64]) -> float:
+    """Returns how much wider than resampling says the interval of a mean is.
+
+    Resampling takes the variance of n seeds for (n - 1) / n of what it is. What is left is known
+    with so many degrees of freedom (Welch 1947, Satterthwaite 1946) as its two parts have, what
+    seeds do and what items do.
+    """
+    seeds, items = differences.shape
+    if seeds == 1:
+        return 1.0
+    of_seeds = differences.mean(axis=1).var(ddof=1) / seeds
+    of_items = differences.mean(axis=0).var(ddof=1) / items if items > 1 else 0.0
+    whole = of_seeds + of_items
+    if whole <= 1e-12 * np.square(differences).mean():
+        return 1.0
+    freedom = whole**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / max(1, items - 1))
+    too_small = (of_seeds * (seeds - 1) / seeds + of_items) / whole
+    return student_quantile(freedom) / _NORMAL / math.sqrt(too_small)
+
+
+def student_quantile(freedom: float) -> float:
+    """Returns what Student's t with so many degrees of freedom exceeds in 2.5 % of cases."""
+    angle = np.linspace(0, math.pi / 2, 20_001)[:-1]  # t = tan(angle) x sqrt(freedom)
+    density = np.cos(angle) ** (freedom - 1)
+    area = np.cumsum((density[1:] + density[:-1]) / 2)
+    place = np.interp(_CONFIDENCE * area[-1], area, angle[1:])
+    return math.tan(place) * math.sqrt(freedom)

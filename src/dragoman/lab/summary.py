@@ -24,6 +24,7 @@ def summarize(found: Mapping[str, tuple[Experiment, Results]]) -> dict[str, Any]
                     "name": variant.name,
                     "of": variant.of,
                     "difference": experiment.difference(variant),
+                    "published": dict(variant.published),
                 }
                 for variant in experiment.variants
             ],

@@ -62,10 +62,13 @@ def create(
     Raises:
         InputError: for anything wrong with the files or the settings.
     """
-    parent = None if from_model is None else ModelFolder(Path(from_model))
-    tokenizers = None if parent is None else parent.read_tokenizers()
-    if parent is not None:
+    weights = tokenizers = None
+    if from_model is not None:
+        parent = ModelFolder(Path(from_model))
+        weights, tokenizers = parent.read_weights(), parent.read_tokenizers()
         _require_same_tokenizers(parent, config)
+        # what doesn't fit shows before hours of reading
+        build_model(_fit_vocabulary(config, tokenizers).model).load_arrays(weights)
     remove_abandoned(path)
     with replacing(path) as partial:
         data = partial / "run" / "data"
@@ -81,10 +84,9 @@ def create(
         _require_room(config, data)
         _write_json(partial / "run" / "environment.json", _environment())
         _write_json(partial / "run" / "data.json", _data_summary(prepared))
-        model = build_model(config.model)  # what doesn't fit into memory leaves nothing behind
-        if parent is not None:
-            weights = parent.read_weights()
-            model.load_arrays(weights)
+        if weights is None:
+            build_model(config.model)  # what doesn't fit into memory leaves nothing behind
+        else:
             ModelFolder(partial).write_weights(weights)
         require_free(path)  # reading took its time
     report({"event": "data", **_data_summary(prepared)})

@@ -21,6 +21,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
+from dragoman.lab.judging import holds_beside
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.layers import DecoderLayer
@@ -28,6 +29,8 @@ from dragoman.model.layers import DecoderLayer
 _WITH, _WITHOUT = "cross-attention", "no cross-attention"
 _SOURCES = 20
 """Sources that are compared."""
+_CHANCE = 0.01
+"""Share of test sentences that may be right by accident."""
 
 
 @torch.no_grad()
@@ -62,7 +65,8 @@ def _judge_chance(results: Results) -> Verdict:
         ),
         *(alone, lost.mean, lost.low, lost.high),
     )
-    return holds(alone <= 0.01 and lost.clear and lost.mean > 0, seen)
+    learnt = results.mean(_WITH, "exact") > _CHANCE
+    return holds_beside(learnt, alone <= _CHANCE and lost.clear and lost.mean > 0, seen)
 
 
 EXPERIMENT = Experiment(

@@ -27,7 +27,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import decide, judge_gain
+from dragoman.lab.judging import decide, holds_beside, judge_gain
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model import hooks
@@ -246,9 +246,7 @@ def _judge_spare(results: Results) -> Verdict:
         "单独去掉时，{0:.0%} 的头至多损失十分之一",
     )
     seen = numbers(text, found)
-    if results.mean(name_of(_BASE), "exact") < _LEAST:
-        return Verdict("no result", seen)
-    return holds(found > 0.5, seen)
+    return holds_beside(results.mean(name_of(_BASE), "exact") >= _LEAST, found > 0.5, seen)
 
 
 def _judge_ablation(results: Results) -> Verdict:

@@ -24,7 +24,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import holds_clearly, judge_gain
+from dragoman.lab.judging import equal_within, judge_gain
 from dragoman.lab.leaks import future_effect
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained, end_and_pad
@@ -131,7 +131,7 @@ def _judge_rms(results: Results) -> Verdict:
         "RMS 减层归一化：完全正确的比例相差 {0:.1%} [{1:.1%}, {2:.1%}]",
     )
     seen = numbers(text, gain.mean, gain.low, gain.high)
-    return holds_clearly(abs(gain.mean) <= _SMALL_LOSS, seen, gain)
+    return equal_within(_SMALL_LOSS, gain, seen)
 
 
 EXPERIMENT = Experiment(

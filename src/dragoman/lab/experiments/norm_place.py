@@ -26,7 +26,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import judge_gain
+from dragoman.lab.judging import holds_beside, judge_gain
 from dragoman.lab.trained import Trained
 from dragoman.model.architecture import build_model
 from dragoman.model.layers import PostNorm, PreNorm, Stack
@@ -35,12 +35,12 @@ from dragoman.settings import build_config
 
 _PLACES = ("post", "pre", "none")
 _DEPTHS = (2, 6, 12, 18)
-"""Layers of each stack whose gradients are looked at before training."""
+"""Layers of each stack whose gradients are looked at before training, and of trained decoders."""
 _SHALLOW, _DEEP = 2, 12
-"""Layers of the decoders that are trained."""
+"""Those of them that claims are about."""
 _WARM_UP = 100
-_SHORTER = {"post": (0, 25), "pre": (0,)}
-"""Steps of the warm-ups that deep models try besides; pre-norm is said to need none."""
+_SHORTER = (0, 25)
+"""Steps of the warm-ups that deep models try besides."""
 _SYMBOLS, _SENTENCES, _LENGTH = 10, 30, 6
 """Of the text that gradients are looked at with: ids, sentences, and ids of a sentence."""
 _STARTS = 8
@@ -149,12 +149,14 @@ def _judge_pre_depth(results: Results) -> Verdict:
 
 
 def _judge_layers(results: Results) -> Verdict:
-    post, pre = (_ratio(results, f"layers_{place}") for place in ("post", "pre"))
+    post, even = _ratio(results, "layers_post"), results.observed["layers_pre"]
+    assert isinstance(even, dict)
+    spread = max(even.values()) / min(even.values())
     text = Text(
-        "18 layers, last over first: post-norm {0:.3g}, pre-norm {1:.3g}",
-        "18 层，最后一层与第一层之比：post-norm {0:.3g}，pre-norm {1:.3g}",
+        "18 layers: post-norm, last over first {0:.3g}; pre-norm, largest over smallest {1:.3g}",
+        "18 层：post-norm 最后一层与第一层之比 {0:.3g}；pre-norm 最大与最小之比 {1:.3g}",
     )
-    return holds(post > 3 and 1 / 3 < pre < 3, numbers(text, post, pre))
+    return holds(post > 3 and spread < 3, numbers(text, post, spread))
 
 
 def _judge_explosion(results: Results) -> Verdict:
@@ -174,7 +176,7 @@ def _learnt(results: Results, place: str, depth: int, warm_up: int = _WARM_UP) -
 
 def _shortest(results: Results, place: str) -> float:
     """Returns the shortest warm-up with which all runs of a deep model learn."""
-    tried = (*_SHORTER[place], _WARM_UP)
+    tried = (*_SHORTER, _WARM_UP)
     return next((w for w in tried if _learnt(results, place, _DEEP, w) == 1.0), math.inf)
 
 
@@ -187,7 +189,7 @@ def _judge_no_warm_up(place: str, expected: bool, results: Results) -> Verdict:
         "不预热能学会的比例：12 层 {0:.0%}，2 层 {1:.0%}；12 层且预热 100 步 {2:.0%}",
     )
     holding = deep == 1.0 if expected else deep < with_it
-    return holds(holding, numbers(text, deep, shallow, with_it))
+    return holds_beside(max(deep, with_it) > 0, holding, numbers(text, deep, shallow, with_it))
 
 
 def _judge_shortest(results: Results) -> Verdict:
@@ -197,7 +199,7 @@ def _judge_shortest(results: Results) -> Verdict:
         "pre-norm {1:.0f} (inf: none of them)",
         "12 层，试过的预热中能训练的最短步数：post-norm {0:.0f}，pre-norm {1:.0f}（inf：都不能）",
     )
-    return holds(pre < post, numbers(text, post, pre))
+    return holds_beside(min(pre, post) < math.inf, pre < post, numbers(text, post, pre))
 
 
 def _judge_cost(results: Results) -> Verdict:
@@ -217,37 +219,37 @@ def _judge_none(results: Results) -> Verdict:
     )
     found = [sum(map(learns, trials)) / len(trials) for trials in (shallow, deep)]
     broken = [sum(bool(t.failed) for t in trials) / len(trials) for trials in (shallow, deep)]
-    return holds(found[1] == 0.0, numbers(text, *found, *broken))
+    control = max(_learnt(results, place, _DEEP) for place in ("post", "pre"))
+    return holds_beside(control > 0, found[1] == 0.0, numbers(text, *found, *broken))
 
 
 def _variants() -> tuple[Variant, ...]:
-    return (
-        Variant(name_of("post", _SHALLOW)),
-        *(
-            Variant(name_of(place, _SHALLOW), Change("model.norm_place", place))
-            for place in _PLACES[1:]
-        ),
-        *(
-            Variant(
-                name_of(place, _DEEP),
-                Change("model.num_decoder_layers", _DEEP),
-                name_of(place, _SHALLOW),
-            )
-            for place in _PLACES
-        ),
-        *(
-            Variant(
-                name_of(place, depth, warm_up),
-                Change("training.warmup_steps", warm_up),
-                name_of(place, depth),
-            )
-            for place, shorter in _SHORTER.items()
-            for depth, warm_up in (
-                (_SHALLOW, 0),
-                *((_DEEP, steps) for steps in shorter),
-            )
-        ),
+    base = Variant(name_of(_PLACES[0], _SHALLOW))
+    places = (
+        Variant(name_of(place, _SHALLOW), Change("model.norm_place", place))
+        for place in _PLACES[1:]
     )
+    depths = (
+        Variant(
+            name_of(place, depth),
+            Change("model.num_decoder_layers", depth),
+            name_of(place, _SHALLOW),
+        )
+        for place in _PLACES
+        for depth in _DEPTHS
+        if depth != _SHALLOW
+    )
+    tried = [(place, depth, 0) for place in _PLACES for depth in _DEPTHS]
+    tried += [(place, _DEEP, warm_up) for place in _PLACES[:2] for warm_up in _SHORTER if warm_up]
+    warm_ups = (
+        Variant(
+            name_of(place, depth, warm_up),
+            Change("training.warmup_steps", warm_up),
+            name_of(place, depth),
+        )
+        for place, depth, warm_up in tried
+    )
+    return (base, *places, *depths, *warm_ups)
 
 
 _LABELS = {

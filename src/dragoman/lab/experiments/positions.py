@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import torch
 
 from dragoman.config import EOS, InputError, ModelConfig
 from dragoman.lab.base import SMALL
-from dragoman.lab.data import task_data
+from dragoman.lab.data import LabData, task_data
 from dragoman.lab.experiment import (
     Change,
     Claim,
@@ -22,7 +22,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import decide, holds_clearly
+from dragoman.lab.judging import decide, equal_within, holds_beside
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model.positions import (
@@ -36,7 +36,7 @@ from dragoman.model.transformer import Transformer
 
 _SHORTEST, _LONGEST, _BEYOND = 3, 7, 12
 """Symbols of a source: the fewest, the most that are trained on, the most that are tested."""
-_SMALL_LOSS = 0.03
+_SMALL_LOSS, _NOTHING = 0.03, 0.01
 _KINDS = ("sinusoidal", "learned", "rotary", "alibi", "none")
 
 
@@ -70,6 +70,11 @@ def learned_stop(limit: int = 11) -> bool:
     except InputError:
         return True
     return False
+
+
+def _reversals() -> LabData:
+    data = task_data("reverse", (_SHORTEST, _LONGEST), longest=_BEYOND)
+    return replace(data, settings={"model": {"max_positions": _LONGEST + 1}})
 
 
 def _observe() -> dict[str, Measured]:
@@ -117,7 +122,7 @@ def _judge_learned(results: Results) -> Verdict:
         "学习式减正弦式：完全正确的比例相差 {0:.1%} [{1:.1%}, {2:.1%}]",
     )
     seen = numbers(text, gain.mean, gain.low, gain.high)
-    return holds_clearly(abs(gain.mean) <= _SMALL_LOSS, seen, gain)
+    return equal_within(_SMALL_LOSS, gain, seen)
 
 
 def _judge_stop(results: Results) -> Verdict:
@@ -140,7 +145,8 @@ def _judge_beyond(results: Results) -> Verdict:
         "超出后旋转式 {2:.1%}，ALiBi {3:.1%}，学习式 {4:.1%}",
     )
     others = [results.mean(kind, "beyond") for kind in ("rotary", "alibi", "learned")]
-    return holds(beyond >= within / 2, numbers(text, within, beyond, *others))
+    seen = numbers(text, within, beyond, *others)
+    return holds_beside(within > _NOTHING, beyond >= within / 2, seen)
 
 
 EXPERIMENT = Experiment(
@@ -152,7 +158,7 @@ EXPERIMENT = Experiment(
         "What does attention know of the order of its tokens?",
         "注意力对词元的顺序知道多少？",
     ),
-    settings={**SMALL, "model": {**SMALL["model"], "max_positions": _LONGEST + 1}},
+    settings=SMALL,
     steps=600,
     quick_steps=400,
     variants=(
@@ -228,7 +234,7 @@ EXPERIMENT = Experiment(
             _judge_beyond,
         ),
     ),
-    data=partial(task_data, "reverse", (_SHORTEST, _LONGEST), longest=_BEYOND),
+    data=_reversals,
     measure=_measure,
     observe=_observe,
     why=Text(

@@ -149,10 +149,9 @@ def _measure(trained: Trained) -> dict[str, Measured]:
         "norms": norms,
         "highest_norm": max(norms.values()),
     }
-    for task in _MARKS:
+    marked = all(source[:1] in _MARKS.values() for source, _ in trained.data.test)
+    for task in _MARKS if marked else ():  # nothing is a task in the user's own text
         by_length = _of_task(trained.data.test, task)
-        if not by_length:  # the user's own text
-            continue
         found[task] = {str(n): trained.exact(pairs) for n, pairs in by_length.items()}
         for name, lengths in (("short", range(_SHORT + 1)), ("long", range(_LONG, _LONGEST + 1))):
             pairs = [pair for n in by_length if n in lengths for pair in by_length[n]]

@@ -26,7 +26,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import judge_gain
+from dragoman.lab.judging import holds_beside, judge_gain
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.layers import PostNorm, _add, _replace
 from dragoman.model.masks import AttentionMask
@@ -137,9 +137,7 @@ def _judge_deep(results: Results) -> Verdict:
         "6 个编码器层时完全正确：有残差 {0:.1%}，没有 {1:.1%}",
     )
     seen = numbers(text, kept, lost)
-    if kept <= 0.01:
-        return Verdict("no result", seen)
-    return holds(lost <= 0.01, seen)
+    return holds_beside(kept > 0.01, lost <= 0.01, seen)
 
 
 EXPERIMENT = Experiment(

@@ -21,7 +21,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import judge_gain
+from dragoman.lab.judging import holds_beside, judge_gain
 from dragoman.lab.trained import Trained
 from dragoman.training.optimizer import build_optimizer
 from dragoman.training.schedule import learning_rate
@@ -31,6 +31,8 @@ _HIGH, _HIGH_NONE = "constant rate x 3", "no warm-up x 3"
 _LOW_NONE = "no warm-up / 3"
 _RATE = 3e-3
 _FOLLOWED = 200
+_NOISE = 0.2
+"""Nats by which the loss may differ from batch to batch."""
 """Steps that are followed one by one."""
 _FROZEN = 100
 """Steps that Adam's moments are watched for without the weights moving."""
@@ -108,7 +110,8 @@ def _judge_shooting_up(results: Results) -> Verdict:
     )
     stays = not any(map(learns, trials))
     seen = numbers(text, rise, end, results.mean(_NONE, "unigram"))
-    return holds(rise > 0 and stays, seen)
+    with_it = all(map(learns, results.of(_CONSTANT)))  # or the run is too short for either
+    return holds_beside(with_it, rise > _NOISE and stays, seen)
 
 
 def _judge_low(results: Results) -> Verdict:
@@ -119,7 +122,8 @@ def _judge_low(results: Results) -> Verdict:
         "不预热，学习率为三分之一：损失最后为 {0:.2f}；只凭词频为 {1:.2f}",
     )
     seen = numbers(text, end, results.mean(_LOW_NONE, "unigram"))
-    return holds(all(map(learns, trials)), seen)
+    with_it = all(map(learns, results.of(_CONSTANT)))
+    return holds_beside(with_it, all(map(learns, trials)), seen)
 
 
 EXPERIMENT = Experiment(
