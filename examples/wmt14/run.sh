@@ -33,6 +33,10 @@ esac
 dragoman train "$model" --resume --preset "paper-$size" --config "$here/en-$target.toml" \
     --source "$data"/train-parts/*.eng.gz --target "$data"/train-parts/*."$language".gz \
     --valid-source "$data/valid.en" --valid-target "$data/valid.$target" "${@:5}"
+kept=$(find "$model/run/checkpoints" -name 'step-*' 2>/dev/null | wc -l || true)
+if ((kept && kept < last)); then  # a run that --max-hours has ended early
+    last=$kept
+fi
 dragoman average "$model" --last "$last"
 
 for name in valid test; do
