@@ -48,12 +48,16 @@ def test_stopping_early_loses_nothing_that_the_beam_would_have_found(
     script = scripted.random(seed, spread=spread)
     narrow = config(beam_size, length_penalty=alpha, max_output_extra=9)
     live, pool = [(0.0, ())], []
-    for length in range(1, narrow.max_output_length(len(SOURCE)) + 1):
+    longest = narrow.max_output_length(len(SOURCE))
+    for length in range(1, longest + 1):
         steps = [(total, prefix, script(tuple(SOURCE), prefix)) for total, prefix in live]
         penalty = length_penalty(length, alpha)
-        pool += [((total + step[EOS]) / penalty, (*prefix, EOS)) for total, prefix, step in steps]
         longer = [(t + s[token], (*p, token)) for t, p, s in steps for token in (1, A, B)]
-        live = sorted(longer, reverse=True)[:beam_size]
+        longer.sort(reverse=True)
+        live, pruned = longer[:beam_size], longer[beam_size:]
+        ends = [(total + step[EOS], (*prefix, EOS)) for total, prefix, step in steps]
+        bar = pruned[0][0] if pruned and length < longest else -math.inf
+        pool += [(log_prob / penalty, tokens) for log_prob, tokens in ends if log_prob >= bar]
     [found] = beam_search(scripted.Stepper(script), [SOURCE], narrow)
     best = sorted(pool, reverse=True)[:beam_size]
     assert [tuple(each.tokens) for each in found] == [tokens for _, tokens in best]

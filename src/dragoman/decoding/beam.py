@@ -1,11 +1,14 @@
 """Beam search: the most promising hypotheses side by side.
 
-At every step each live hypothesis proposes to end: its extension by EOS goes to the sentence's
-pool of finished hypotheses, which keeps the best by score. The best other extensions by
-log-probability live on. A sentence is done when no live hypothesis can reach the worst score of
-its full pool any more. So nothing is lost by stopping: a beam as wide as the tree finds what
-exhaustive search finds, for every length penalty. Hypotheses of one length compete by their
-log-probability; length and coverage count where they end.
+At every step the best extensions of the live hypotheses by log-probability live on. An extension by
+EOS that no pruned one is better than goes to the sentence's pool of finished hypotheses, which
+keeps the best by score. A sentence is done when no live hypothesis can get among the `n_best` of
+its pool any more. So nothing is lost by stopping: a beam as wide as the tree, which prunes nothing,
+finds what exhaustive search finds, for every length penalty. Hypotheses of one length compete by
+their log-probability; length and coverage count where they end.
+
+Why an end needs a place: half a sentence and EOS are improbable, but where the whole is hard to
+translate not as improbable as all of its words. See docs/decisions/0010.
 """
 
 from __future__ import annotations
@@ -100,31 +103,51 @@ def finish(
     )
 
 
+def ends_with_a_place(
+    state: BeamState,
+    eos_log_probs: Float[Tensor, "batch beam"],
+    pruned: Float[Tensor, "batch most"],
+) -> Float[Tensor, "batch beam"]:
+    """Returns the same log-probabilities, but minus infinity for ends that aren't good enough.
+
+    Args:
+        state: the state whose live hypotheses may end.
+        eos_log_probs: of these, ended.
+        pruned: of the best extension that doesn't live on; minus infinity or nothing where all do.
+    """
+    last = state.limits <= state.tokens.shape[2] + 1  # nothing can live on any longer
+    bar = pruned.masked_fill(last[:, None], NEVER)
+    return eos_log_probs.masked_fill((eos_log_probs[..., None] < bar[:, None]).any(dim=2), NEVER)
+
+
 def prune(
-    state: BeamState, extended: Float[Tensor, "batch beam vocab"], config: DecodingConfig
-) -> tuple[BeamState, Int[Tensor, "batch next_beam"]]:
+    state: BeamState,
+    log_probs: Float[Tensor, "batch next"],
+    places: Int[Tensor, "batch next"],
+    vocab: int,
+) -> tuple[BeamState, Int[Tensor, "batch next"]]:
     """Returns the state with the best extensions alive, and the hypotheses that they extend.
 
     Args:
         state: the state whose live hypotheses were extended.
-        extended: the log-probabilities of their extensions, minus infinity for EOS.
-        config: gives the beam size.
+        log_probs: of the best extensions.
+        places: of these among all, (beam x vocab).
+        vocab: tokens that each hypothesis was extended by.
     """
-    vocab = extended.shape[2]
-    log_probs, picks = take_best(extended.flatten(1), config.beam_size)
-    parents = picks // vocab
-    tokens = torch.cat([_pick(state.tokens, parents), (picks % vocab)[..., None]], dim=2)
+    parents = places // vocab
+    tokens = torch.cat([_pick(state.tokens, parents), (places % vocab)[..., None]], dim=2)
     coverage = _pick(state.coverage, parents)
     return replace(state, tokens=tokens, log_probs=log_probs, coverage=coverage), parents
 
 
 def done(state: BeamState, config: DecodingConfig) -> Bool[Tensor, " batch"]:
-    """Returns for which sentences no live hypothesis can change the pool any more."""
+    """Returns for which sentences no live hypothesis can change the `n_best` best any more."""
     length = state.tokens.shape[2]
     bounds = attainable_scores(
         state.log_probs.double(), _penalty(length + 1, config), state.limit_penalties
     )
-    return (state.limits <= length) | (bounds.amax(dim=1) <= state.finished_scores[:, -1])
+    worst = state.finished_scores[:, config.n_best - 1]
+    return (state.limits <= length) | (bounds.amax(dim=1) <= worst)
 
 
 def attainable_scores(
@@ -199,9 +222,12 @@ def beam_search(
             config.repetition_penalty,
             state.prefixes,
         )
-        state = finish(state, extended[..., EOS], config)
+        ends = extended[..., EOS].clone()
         extended[..., EOS] = NEVER
-        grown, parents = prune(state, extended, config)
+        beam = config.beam_size
+        log_probs, places = take_best(extended.flatten(1), beam + 1)
+        state = finish(state, ends_with_a_place(state, ends, log_probs[:, beam:]), config)
+        grown, parents = prune(state, log_probs[:, :beam], places[:, :beam], extended.shape[2])
         running = []
         for line, is_done in enumerate(done(grown, config).tolist()):
             if is_done:

@@ -226,8 +226,9 @@ class TrainingRun:
             reason, leave = self._agree_to_stop(interrupted())
             while reason is None and not leave:
                 result = self._step(ahead)
-                memory.enforce()
                 self._log(result)
+                if self.state.step % self.config.training.log_every == 0:
+                    memory.enforce()  # no more often: what is given back has to be fetched again
                 if self.state.step % self.config.training.validate_every == 0:
                     self._validate()
                 reason, leave = self._agree_to_stop(interrupted())

@@ -265,7 +265,7 @@ _GRADIENT = Text(
 EXPERIMENT = Experiment(
     name="norm-place",
     number=5,
-    version=1,
+    version=2,
     title=Text("Post-norm, pre-norm, no norm", "post-norm、pre-norm 与无归一化"),
     question=Text(
         "What does the place of the normalisation decide, and from which depth on?",
