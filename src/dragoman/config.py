@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The special ids of every vocabulary."""
-_MOST_TOKENS = 1_000_000_000
+_MOST_TOKENS = 10**12
 """Of a batch; more would be a slip of the pen."""
 
 
@@ -456,6 +456,7 @@ class DecodingConfig:
         self._check_sampling()
 
     def _check_sampling(self) -> None:
+        _require_positive("decoding", self, "temperature")
         _require(
             self.temperature >= 1e-6, "decoding.temperature", self.temperature, "1e-06 or more"
         )

@@ -112,3 +112,13 @@ def test_wrong_use_is_told(run: Any, arguments: str, error: str) -> None:
 def test_damaged_saved_scores_are_taken_for_text(run: Any, damaged: str) -> None:
     Path("damaged").write_text(damaged)
     assert "one is saved scores" in run("compare", "damaged", "saved-good").error
+
+
+def test_want_of_memory_has_a_hint_that_helps(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("dragoman.evaluation.significance.compare", compare)
+    finished = run("compare", "good", "bad", "--reference", "right")
+    assert finished.status == 1
+    assert finished.error == "error: not enough memory\nhint: fewer --samples need less"

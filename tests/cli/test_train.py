@@ -110,6 +110,16 @@ def test_resume_needs_no_more_than_the_model_and_goes_on(
     assert [step for step, _ in ModelFolder(path).checkpoints()][-1] == 4
 
 
+def test_resume_with_the_same_command_whatever_it_says_of_shared_matrices(
+    run: Any, text: Text, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "more").write_text(text[1].read_text("utf-8").replace("a", "ä"), "utf-8")
+    files = ("--source", text[0], "--target", tmp_path / "more", *settings)
+    apart = ("--data.joint_vocabulary", "false", "--model.tie", "source-target-output")
+    assert run("train", tmp_path / "m", *files, *apart).status == 0
+    assert run("train", tmp_path / "m", *files, *apart, "--resume").status == 0
+
+
 def test_resume_with_the_same_command_finds_nothing_left_to_do(
     run: Any, model: Path, text: Text, settings: tuple[str, ...], tmp_path: Path
 ) -> None:

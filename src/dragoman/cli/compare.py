@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.evaluate import check_counts, read_files, read_scores
 from dragoman.cli.parser import Commands, whole_number
-from dragoman.config import InputError
+from dragoman.config import InputError, RunError
+from dragoman.kernels.memory import is_want_of_memory
 
 if TYPE_CHECKING:
     from dragoman.evaluation.significance import Difference
@@ -51,7 +52,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     """Compares, and prints each metric when it is done."""
     from dragoman.evaluation.significance import compare_scores
 
@@ -77,6 +78,16 @@ def run(arguments: argparse.Namespace) -> None:
     print("\n".join(f"{name}: {file}" for name, file in zip("AB", files, strict=True)))
     for each in found:
         print(f"\n{_as_text(each)}", flush=True)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compares, with a hint of its own where the memory isn't enough."""
+    try:
+        _run(arguments)
+    except Exception as error:
+        if not is_want_of_memory(error):
+            raise
+        raise RunError("not enough memory", "fewer --samples need less") from None
 
 
 def _split_files(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:

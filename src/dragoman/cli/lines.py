@@ -51,7 +51,8 @@ def _take(lines: Iterator[str], count: int) -> Iterator[list[str]]:
         for line in islice(lines, count):
             taken.append(line)
     except InputError:
-        yield taken
+        if taken:
+            yield taken
         raise
     yield taken
 

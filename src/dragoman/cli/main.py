@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(_FAILED, str(error), error.hint)
     except Exception as error:
         if is_want_of_memory(error):
-            return _fail(_FAILED, "not enough memory", "smaller batches or fewer samples need less")
+            return _fail(_FAILED, "not enough memory", "a smaller --batch-tokens needs less")
         if _rank() is not None:  # a fault of ours; where many run, say whose it is
             _fail(_FAILED, f"{type(error).__name__}: {error}")
         raise

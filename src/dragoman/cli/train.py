@@ -163,7 +163,10 @@ def _layers(arguments: argparse.Namespace) -> tuple[str | None, list[Settings]]:
     layers: list[Settings] = []
     model = Path(arguments.path)
     if arguments.resume and model.exists():
-        layers.append(_stored_settings(model))
+        stored = _stored_settings(model)
+        for side in ("source", "target"):  # the tokenizers tell, whatever else the flags change
+            del stored["model"][f"{side}_vocab_size"]
+        layers.append(stored)
     elif preset is None:
         preset = _DEFAULT_PRESET
     if preset is not None:
@@ -173,14 +176,10 @@ def _layers(arguments: argparse.Namespace) -> tuple[str | None, list[Settings]]:
     return preset, [*layers, file, _replace_other_files(flags), flags]
 
 
-def _stored_settings(model: Path) -> Settings:
-    """Returns the settings of a model but its vocabulary sizes, which its tokenizers tell."""
+def _stored_settings(model: Path) -> dict[str, dict[str, Any]]:
     from dragoman.checkpoint import ModelFolder
 
-    stored = dataclasses.asdict(ModelFolder(model).read_config())
-    for side in ("source", "target"):
-        del stored["model"][f"{side}_vocab_size"]
-    return stored
+    return dataclasses.asdict(ModelFolder(model).read_config())
 
 
 def _inherited_settings(parent: Path) -> Settings:
