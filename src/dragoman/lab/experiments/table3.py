@@ -30,6 +30,8 @@ _FACTOR = 8
 _BASE = "base"
 _CLOSE = 0.5
 """BLEU between variants that are said to be equal; the paper has 0.1."""
+_LEAST = 5.0
+"""BLEU of the base below which nothing has been learnt that could be compared."""
 
 
 def _dropout(share: float) -> Change:
@@ -122,12 +124,17 @@ def _compare(higher: str, lower: str, results: Results) -> tuple[Difference, Tex
 
 
 def _judge(higher: str, lower: str, results: Results) -> Verdict:
-    return decide(*_compare(higher, lower, results))
+    gain, seen = _compare(higher, lower, results)
+    return decide(gain, seen) if _has_learnt(results) else Verdict("no result", seen)
 
 
 def _judge_equal(one: str, other: str, results: Results) -> Verdict:
     gain, seen = _compare(one, other, results)
-    return equal_within(_CLOSE, gain, seen)
+    return equal_within(_CLOSE, gain, seen) if _has_learnt(results) else Verdict("no result", seen)
+
+
+def _has_learnt(results: Results) -> bool:
+    return results.mean(_BASE, "bleu") >= _LEAST
 
 
 def _claim(statement: Text, row: str, prediction: Text, higher: str, lower: str) -> Claim:
