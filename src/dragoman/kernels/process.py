@@ -25,6 +25,8 @@ _GAIN = 1.2
 _EXACT = 4.0
 """How many times larger an error may be than by default; rounding makes it a thousand times."""
 _ROUNDS = 5
+_exact_routes = {"default": "none"}
+"""The routes that are known to be exact here, and torch's names of them."""
 
 
 def tune_process(*, frugal: bool = False) -> None:
@@ -47,6 +49,12 @@ def tune_process(*, frugal: bool = False) -> None:
 def product_route() -> str:
     """Returns what makes float32 products on a CPU: `onednn` or torch's `default`."""
     return "onednn" if _settings.fp32_precision == "bf16" else "default"
+
+
+def use_product_route(route: str) -> None:
+    """Makes float32 products as a run has made them before, if that is as exact on this CPU."""
+    if route in _exact_routes:
+        _settings.fp32_precision = _exact_routes[route]
 
 
 def _manage_memory(frugal: bool) -> None:
@@ -79,8 +87,10 @@ def _route_products() -> None:
             _product(x, weight, route)
             seconds[route].append(time.perf_counter() - start)
     gain = statistics.median(seconds["none"]) / statistics.median(seconds["bf16"])
-    pays = gain > _GAIN and errors["bf16"] < _EXACT * errors["none"]
-    _settings.fp32_precision = "bf16" if pays else "none"
+    sound = errors["bf16"] < _EXACT * errors["none"]
+    if sound:
+        _exact_routes["onednn"] = "bf16"
+    _settings.fp32_precision = "bf16" if sound and gain > _GAIN else "none"
 
 
 def _product(x: Tensor, weight: Tensor, route: str) -> Tensor:

@@ -20,7 +20,7 @@ from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
 from dragoman.kernels.device import resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
-from dragoman.kernels.process import product_route
+from dragoman.kernels.process import product_route, use_product_route
 from dragoman.kernels.resources import ResidentLimit
 from dragoman.model.architecture import build_model
 from dragoman.training.card import model_card
@@ -188,6 +188,9 @@ class TrainingRun:
     def _note_computing(self) -> None:
         now = f"{self.precision} on {self.ranks.device.type}"
         if now == "float32 on cpu":
+            # which way is faster was measured: another time, or in another rank, it may be another
+            _, _, kept = self.state.computing.partition(", products by ")
+            use_product_route(self.ranks.agree(kept or product_route()))
             now += f", products by {product_route()}"
         if self.state.computing not in ("", now):
             self._warn(
