@@ -65,3 +65,15 @@ def test_a_tuned_process_computes_the_same() -> None:
         "assert (after - before).abs().max() < 1e-3"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_run_s_own_route_is_taken_where_it_is_known_to_be_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_exact_routes", {"default": "none"})
+    process.use_product_route("default")
+    process.use_product_route("onednn")
+    assert product_route() == "default"
+    monkeypatch.setattr(process, "_exact_routes", {"default": "none", "onednn": "bf16"})
+    process.use_product_route("onednn")
+    assert product_route() == "onednn"
