@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from dragoman.config import InputError
+from dragoman.kernels import device, timing
 from dragoman.kernels.device import compute_in, resolve_device, resolve_precision
 
 CPU = torch.device("cpu")
@@ -26,20 +27,38 @@ def test_auto_takes_cuda_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "precision"),
+    ("capabilities", "gain", "precision"),
     [
-        ({"avx512_bf16": True}, "bfloat16"),
-        ({"amx_bf16": True}, "bfloat16"),
-        ({"avx2": True}, "float32"),
+        ({"avx512_bf16": True}, 2.0, "bfloat16"),
+        ({"amx_bf16": True}, 8.0, "bfloat16"),
+        ({"avx512_bf16": True}, 0.5, "float32"),
+        ({"avx512_bf16": True}, 1.1, "float32"),
+        ({"avx2": True}, 2.0, "float32"),
     ],
 )
-def test_auto_is_bfloat16_on_a_cpu_that_multiplies_it_fast(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], precision: str
+def test_auto_is_bfloat16_on_a_cpu_that_is_found_to_multiply_it_fast(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], gain: float, precision: str
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(device, "_bfloat16_gain", lambda: gain)
     assert resolve_precision("auto", CPU) == precision
     assert resolve_precision("float32", CPU) == "float32"
     assert resolve_precision("bfloat16", CPU) == "bfloat16"
+
+
+@pytest.mark.parametrize(("narrow", "gain"), [(1.0, 2.0), (4.0, 0.5)])
+def test_the_gain_of_bfloat16_is_the_ratio_of_the_times(
+    monkeypatch: pytest.MonkeyPatch, narrow: float, gain: float
+) -> None:
+    clock, product = [0.0], torch.nn.functional.linear
+
+    def timed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        clock[0] += narrow if x.dtype == torch.bfloat16 else 2.0
+        return product(x, weight)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", timed)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    assert device._bfloat16_gain.__wrapped__() == pytest.approx(gain)
 
 
 def test_products_are_made_in_the_precision_asked_for() -> None:

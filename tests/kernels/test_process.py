@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from dragoman.kernels import process
+from dragoman.kernels import process, timing
 from dragoman.kernels.process import product_route
 
 
@@ -28,7 +28,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], error: 
         return product(x, weight, route) * (1 + error * (route == "bf16"))
 
     monkeypatch.setattr(process, "_product", timed)
-    monkeypatch.setattr(process.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
 
 
 @pytest.mark.parametrize(

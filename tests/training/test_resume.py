@@ -13,6 +13,7 @@ import pytest
 
 from dragoman.checkpoint import Checkpoint, ModelFolder
 from dragoman.config import Config, InputError
+from dragoman.training import loop
 from dragoman.training.metrics import Event, read_metrics
 
 from .runs import run_and_listen, toy_run
@@ -223,3 +224,23 @@ def test_the_state_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
     del content["sha256"]
     state.write_text(json.dumps(content), "utf-8")
     assert run_and_listen(tmp_path / "m", toy_run(tmp_path), resume=True)[-1]["step"] == 7
+
+
+@pytest.mark.parametrize(("offers", "then"), [(True, "bfloat16"), (False, "float32")])
+def test_a_run_on_auto_goes_on_in_the_precision_that_it_began_with(
+    place: Path, monkeypatch: pytest.MonkeyPatch, offers: bool, then: str
+) -> None:
+    def auto(max_steps: int) -> Config:
+        config = config_of(place, max_steps)
+        training = dataclasses.replace(config.training, precision="auto")
+        return dataclasses.replace(config, training=training)
+
+    path = place / f"auto-{then}"
+    monkeypatch.setattr(loop, "resolve_precision", lambda *_: "bfloat16")
+    run_and_listen(path, auto(2))
+    monkeypatch.setattr(loop, "resolve_precision", lambda *_: "float32")
+    monkeypatch.setattr(loop, "offers_bfloat16", lambda _: offers)
+    events = run_and_listen(path, auto(4), resume=True)
+    assert next(each for each in events if each["event"] == "start")["precision"] == then
+    warned = any("goes on in" in str(each) for each in events)
+    assert warned is (then == "float32")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import statistics
-import time
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from dragoman.kernels.timing import median_seconds
 
 _settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made at run time
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
@@ -79,14 +80,9 @@ def _route_products() -> None:
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (512, 1024))
     exact = F.linear(x.double(), weight.double())
     routes = ("none", "bf16")
-    seconds: dict[str, list[float]] = {route: [] for route in routes}
     errors = {route: (_product(x, weight, route) - exact).abs().max().item() for route in routes}
-    for _ in range(_ROUNDS):
-        for route in routes:
-            start = time.perf_counter()
-            _product(x, weight, route)
-            seconds[route].append(time.perf_counter() - start)
-    gain = statistics.median(seconds["none"]) / statistics.median(seconds["bf16"])
+    seconds = median_seconds({each: partial(_product, x, weight, each) for each in routes}, _ROUNDS)
+    gain = seconds["none"] / seconds["bf16"]
     sound = errors["bf16"] < _EXACT * errors["none"]
     if sound:
         _exact_routes["onednn"] = "bf16"

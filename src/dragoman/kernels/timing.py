@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
@@ -36,3 +38,9 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def median_seconds(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Returns how long each piece of work takes: the median of rounds in turn."""
+    found = take_turns({name: partial(seconds, work) for name, work in works.items()}, rounds)
+    return {name: statistics.median(each) for name, each in found.items()}

@@ -18,7 +18,7 @@ from dragoman.data.batching import Indices, largest_batch
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
-from dragoman.kernels.device import resolve_precision
+from dragoman.kernels.device import offers_bfloat16, resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
 from dragoman.kernels.process import product_route, use_product_route
 from dragoman.kernels.resources import ResidentLimit
@@ -120,7 +120,6 @@ class TrainingRun:
         self.config = folder.read_config()
         self.ranks = ranks
         training = self.config.training
-        self.precision = resolve_precision(training.precision, ranks.device)
         tokenizers = folder.read_tokenizers()
         self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
         share = training.batch_tokens // (ranks.count * training.accumulation)
@@ -135,7 +134,7 @@ class TrainingRun:
         torch.manual_seed(training.seed)
         self.model = build_model(
             self.config.model, gradient_checkpointing=training.gradient_checkpointing
-        ).to(ranks.device, torch.float64 if self.precision == "float64" else None)
+        ).to(ranks.device, torch.float64 if training.precision == "float64" else None)
         if not ranks.first:  # the same parameters, but dropout of its own
             torch.manual_seed(training.seed + 1_000_003 * ranks.rank)
         self.optimizer = build_optimizer(self.model, training)
@@ -147,6 +146,7 @@ class TrainingRun:
                 self._tidy(last)
         elif folder.has_weights():
             self.model.load_arrays(folder.read_weights())
+        self.precision = ranks.agree(self._choose_precision())
         reserve_moments(self.optimizer)
         loss = TrainingLoss(self.model, training.label_smoothing)
         self._loss = ranks.wrap(loss)
@@ -184,6 +184,18 @@ class TrainingRun:
         self._note_computing()
         if self._reason_to_stop() is None:
             self._rehearse()
+
+    def _choose_precision(self) -> str:
+        """Returns the precision as asked for; if that is `auto`, the one that the run began with.
+
+        `auto` measures, and another time it may find otherwise.
+        """
+        precision, device = self.config.training.precision, self.ranks.device
+        kept, _, where = self.state.computing.partition(",")[0].partition(" on ")
+        possible = kept == "float32" or (kept == "bfloat16" and offers_bfloat16(device))
+        if precision == "auto" and where == device.type and possible:
+            return kept
+        return resolve_precision(precision, device)
 
     def _note_computing(self) -> None:
         now = f"{self.precision} on {self.ranks.device.type}"

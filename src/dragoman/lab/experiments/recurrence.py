@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import EOS, ModelConfig, TrainingConfig
-from dragoman.kernels.timing import seconds, take_turns
+from dragoman.kernels.timing import median_seconds
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import LabData, Pairs, task_data
 from dragoman.lab.experiment import (
@@ -174,7 +174,7 @@ def training_rates(lengths: tuple[int, ...] = _LENGTHS) -> dict[str, dict[str, f
         optimizer, loss = build_optimizer(model, training), TrainingLoss(model, 0.0)
         return partial(training_step, loss, optimizer, config=training, rate=1e-4, ranks=ranks)
 
-    works: dict[str, Callable[[], float]] = {}
+    works: dict[str, Callable[[], object]] = {}
     for name in _RIVALS:
         step = prepare(name)
         for length in lengths:
@@ -182,12 +182,12 @@ def training_rates(lengths: tuple[int, ...] = _LENGTHS) -> dict[str, dict[str, f
             ids[:, -1] = EOS
             work = partial(step, micro_batches=[(ids, ids)], precision="float32")
             work()  # what happens once a shape
-            works[f"{name} {length}"] = partial(seconds, work)
+            works[f"{name} {length}"] = work
     rates: dict[str, dict[str, float]] = {name: {} for name in _RIVALS}
-    for key, taken in take_turns(works, _ROUNDS).items():
+    for key, taken in median_seconds(works, _ROUNDS).items():
         name, tokens = key.split()
         count = max(1, _TOKENS // int(tokens)) * int(tokens)
-        rates[name][tokens] = count / statistics.median(taken)
+        rates[name][tokens] = count / taken
     return rates
 
 
