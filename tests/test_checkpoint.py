@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder, Tokenizers, average_weights
+from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder, average_weights
 from dragoman.config import Config, InputError, ModelConfig
-from dragoman.data.tokenizer import Tokenizer, learn_tokenizer
+from dragoman.data.tokenizer import Tokenizer, Tokenizers, learn_tokenizer
 from dragoman.decoding.loader import load_model
 from dragoman.model.transformer import Transformer
 

@@ -28,7 +28,7 @@ from safetensors.numpy import save_file
 
 from dragoman.config import Config, InputError
 from dragoman.data.atomic import replacing, write_text
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import Tokenizer, Tokenizers
 from dragoman.settings import build_config, read_settings, write_config
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -38,24 +38,6 @@ _JOINT, _SOURCE, _TARGET = "tokenizer.model", "source.model", "target.model"
 _OPTIMIZER, _STATE = "optimizer.safetensors", "state.json"
 _MADE_WITH, _DIGESTS = "made_with", "sha256"
 OLDER = "remove that checkpoint's folder to go on from the one before"
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    """How both sides are cut; one and the same object where the vocabulary is joint."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-    @property
-    def joint(self) -> bool:
-        """Whether both sides share a vocabulary."""
-        return self.source is self.target
-
-    @property
-    def fingerprint(self) -> str:
-        """Says whether weights and tokenizers belong together."""
-        return f"{self.source.fingerprint[:16]}-{self.target.fingerprint[:16]}"
 
 
 def _read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:

@@ -128,6 +128,22 @@ def test_a_folder_of_the_time_before_corpora_is_one_corpus(tmp_path: Path) -> No
     assert (old.parts, rows_of(old)) == ((3,), rows_of(written))
 
 
+def test_text_of_other_tokenizers_is_refused(tmp_path: Path) -> None:
+    EncodedCorpus.write(tmp_path / "encoded", [PAIRS], 29, "these")
+    assert len(EncodedCorpus.open(tmp_path / "encoded", "these")) == len(PAIRS)
+    with pytest.raises(InputError, match="of another model's tokenizers"):
+        EncodedCorpus.open(tmp_path / "encoded", "those")
+
+
+def test_a_folder_of_the_time_before_their_fingerprint_is_taken(tmp_path: Path) -> None:
+    EncodedCorpus.write(tmp_path / "encoded", [PAIRS], 29, "these")
+    path = tmp_path / "encoded" / "encoded.json"
+    description = json.loads(path.read_text())
+    del description["made_with"]
+    path.write_text(json.dumps(description))
+    assert len(EncodedCorpus.open(tmp_path / "encoded", "those")) == len(PAIRS)
+
+
 def test_parts_that_hold_other_numbers_of_pairs_are_refused(tmp_path: Path) -> None:
     EncodedCorpus.write(tmp_path / "encoded", [PAIRS], 29)
     path = tmp_path / "encoded" / "encoded.json"

@@ -34,7 +34,7 @@ def read_back(folder: Path, name: str, prepared: Preparation) -> list[tuple[str,
     corpus = EncodedCorpus.open(folder / name)
     assert all(side[-1] == EOS for pair in corpus for side in pair)
     return [
-        (prepared.source_tokenizer.decode(source), prepared.target_tokenizer.decode(target))
+        (prepared.tokenizers.source.decode(source), prepared.tokenizers.target.decode(target))
         for source, target in (corpus[index] for index in range(len(corpus)))
     ]
 
@@ -142,7 +142,7 @@ def test_a_large_text_is_sampled_evenly_for_the_tokenizer(
     (tmp_path / "v.tsv").write_text("a\tb\n", "utf-8")
     valid = (str(tmp_path / "v.tsv"),)
     first, second = (
-        prepare_pairs(tmp_path / name, valid_pairs=valid).source_tokenizer for name in "ab"
+        prepare_pairs(tmp_path / name, valid_pairs=valid).tokenizers.source for name in "ab"
     )
     assert first.model == second.model
     sample = list(zip(seen[::2], seen[1::2], strict=True))
@@ -166,24 +166,24 @@ def test_the_tokenizer_never_sees_what_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "v.tsv").write_text("a\tb\n", "utf-8")
     without = prepare_pairs(tmp_path / "kept", kept, valid_pairs=(str(tmp_path / "v.tsv"),))
     again = prepare_pairs(tmp_path / "again", held_out_share=0.2)
-    assert again.source_tokenizer.fingerprint == without.source_tokenizer.fingerprint
+    assert again.tokenizers.source.fingerprint == without.tokenizers.source.fingerprint
 
 
 def test_a_vocabulary_is_joint_unless_each_side_is_to_have_its_own(tmp_path: Path) -> None:
     joint = prepare_pairs(tmp_path / "joint", held_out_share=0.1)
-    assert joint.source_tokenizer is joint.target_tokenizer
+    assert joint.tokenizers.source is joint.tokenizers.target
     apart = prepare_pairs(tmp_path / "apart", held_out_share=0.1, joint_vocabulary=False)
-    assert apart.source_tokenizer.fingerprint != apart.target_tokenizer.fingerprint
+    assert apart.tokenizers.source.fingerprint != apart.tokenizers.target.fingerprint
 
 
 def test_a_given_tokenizer_is_used_as_it_is(tmp_path: Path) -> None:
-    learnt = prepare_pairs(tmp_path / "first", held_out_share=0.1).source_tokenizer
+    learnt = prepare_pairs(tmp_path / "first", held_out_share=0.1).tokenizers.source
     (tmp_path / "t.model").write_bytes(learnt.model)
     other = [(f"{a} x", b) for a, b in CLEAN]
     given = prepare_pairs(
         tmp_path / "d", other, held_out_share=0.1, tokenizer=str(tmp_path / "t.model")
     )
-    assert given.target_tokenizer.fingerprint == learnt.fingerprint
+    assert given.tokenizers.target.fingerprint == learnt.fingerprint
 
 
 def test_each_side_can_be_given_a_tokenizer_of_its_own(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_each_side_can_be_given_a_tokenizer_of_its_own(tmp_path: Path) -> None:
         files[f"{side}_tokenizer"] = str(tmp_path / f"{side}.model")
         (tmp_path / f"{side}.model").write_bytes(learn_tokenizer([letters], 300).model)
     prepared = prepare_pairs(tmp_path / "d", **files)
-    assert prepared.source_tokenizer.model == (tmp_path / "source.model").read_bytes()
-    assert prepared.target_tokenizer.model == (tmp_path / "target.model").read_bytes()
+    assert prepared.tokenizers.source.model == (tmp_path / "source.model").read_bytes()
+    assert prepared.tokenizers.target.model == (tmp_path / "target.model").read_bytes()
     assert EncodedCorpus.open(tmp_path / "d" / "training").parts == (len(CLEAN) - 1,)
 
 

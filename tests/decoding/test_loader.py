@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from dragoman import InputError, ModelConfig, Transformer, load
-from dragoman.checkpoint import ModelFolder, Tokenizers
+from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config
-from dragoman.data.tokenizer import learn_tokenizer
+from dragoman.data.tokenizer import Tokenizers, learn_tokenizer
 
 TEXTS = ["a b c d", "the same letters, other words"]
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.checkpoint import Tokenizers
-from dragoman.data.tokenizer import learn_tokenizer
+from dragoman.data.tokenizer import Tokenizers, learn_tokenizer
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
 from dragoman.lab.experiment import (

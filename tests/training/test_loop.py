@@ -12,6 +12,7 @@ from dragoman.checkpoint import ModelFolder
 from dragoman.config import InputError
 from dragoman.decoding.loader import load
 from dragoman.settings import build_config, read_settings
+from dragoman.training import loop
 from dragoman.training.metrics import read_metrics
 
 from .runs import PAIRS, FinishedRun, run_and_listen, toy_run
@@ -106,6 +107,17 @@ def test_training_stops_when_its_hours_are_over(tmp_path: Path) -> None:
     *_, end = run_and_listen(tmp_path / "m", config)
     assert end["reason"] == "reached training.max_hours (1e-09)"
     assert ModelFolder(tmp_path / "m").has_weights()
+
+
+@pytest.mark.parametrize(("warmup", "warned"), [(10**12, True), (100, False)])
+def test_a_warm_up_that_takes_longer_than_the_hours_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warmup: int, warned: bool
+) -> None:
+    monkeypatch.setattr(loop, "_SETTLED", 5)
+    training = {"max_hours": 5.0, "warmup_steps": warmup, "max_steps": 9}
+    events = run_and_listen(tmp_path / "m", toy_run(tmp_path, training=training))
+    told = [each["step"] for each in events if "warmup_steps is" in each.get("message", "")]
+    assert told == ([6] if warned else [])
 
 
 def test_a_model_can_start_from_anothers_weights_and_tokenizer(

@@ -109,7 +109,7 @@ def prepare_sentences(
     size = SIZES["S"]  # the vocabulary and the batches of B are the same
     data = DataConfig(source=tuple(source), target=tuple(target), vocab_size=size.vocab_size)
     prepared = prepare(data, folder)
-    (folder / "tokenizer.model").write_bytes(prepared.source_tokenizer.model)
+    (folder / "tokenizer.model").write_bytes(prepared.tokenizers.source.model)
     corpus = EncodedCorpus.open(folder / TRAINING)
     chosen = choose_batches(corpus.lengths, size.batch_tokens, batches)
     return batch_pairs(

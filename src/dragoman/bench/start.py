@@ -12,9 +12,9 @@ from pathlib import Path
 from dragoman.bench.ours import seeded_model
 from dragoman.bench.sentences import Ids
 from dragoman.bench.setting import OUTPUT_LENGTH, config_of_size
-from dragoman.checkpoint import ModelFolder, Tokenizers
+from dragoman.checkpoint import ModelFolder
 from dragoman.config import EOS
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import Tokenizer, Tokenizers
 
 _CTRANSLATE2 = """
 import ctranslate2

@@ -35,7 +35,9 @@ def _write_lengths_header(file: BinaryIO, n_pairs: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _write_files(folder: Path, parts: Iterable[Iterable[PairIds]], dtype: str) -> None:
+def _write_files(
+    folder: Path, parts: Iterable[Iterable[PairIds]], dtype: str, made_with: str
+) -> None:
     sizes: list[int] = []
     n_tokens = 0
     buffer, lengths = array("I"), array("i")
@@ -69,6 +71,7 @@ def _write_files(folder: Path, parts: Iterable[Iterable[PairIds]], dtype: str) -
         "pairs": sum(sizes),
         "tokens": n_tokens,
         "parts": sizes,
+        "made_with": made_with,
     }
     (folder / _DESCRIPTION).write_text(json.dumps(description) + "\n", encoding="utf-8")
 
@@ -95,7 +98,11 @@ class EncodedCorpus:
 
     @classmethod
     def write(
-        cls, folder: Path, parts: Iterable[Iterable[PairIds]], vocab_size: int
+        cls,
+        folder: Path,
+        parts: Iterable[Iterable[PairIds]],
+        vocab_size: int,
+        made_with: str = "",
     ) -> EncodedCorpus:
         """Streams pairs of ids into a folder, all or nothing.
 
@@ -103,24 +110,30 @@ class EncodedCorpus:
             folder: Replaced as a whole if it exists.
             parts: The pairs of each corpus.
             vocab_size: Entries of the larger vocabulary; decides how wide an id is stored.
+            made_with: The fingerprint of the tokenizers.
         """
         with replacing(folder) as partial:
             partial.mkdir()
-            _write_files(partial, parts, "<u2" if vocab_size <= 1 << 16 else "<u4")
-        return cls.open(folder)
+            _write_files(partial, parts, "<u2" if vocab_size <= 1 << 16 else "<u4", made_with)
+        return cls.open(folder, made_with)
 
     @classmethod
-    def open(cls, folder: Path) -> EncodedCorpus:
+    def open(cls, folder: Path, made_with: str = "") -> EncodedCorpus:
         """Maps the corpus of a folder into memory.
 
+        Args:
+            folder: Where it was written.
+            made_with: The fingerprint of the tokenizers that it is to be of, if that matters.
+
         Raises:
-            InputError: if it is missing, damaged, or of a newer format.
+            InputError: if it is missing, damaged, of a newer format or of other tokenizers.
         """
         try:
             description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
             version, n_pairs = description["format_version"], description["pairs"]
             n_tokens, dtype = description["tokens"], np.dtype(description["dtype"])
             parts = tuple(description.get("parts", [n_pairs]))  # older folders hold one corpus
+            maker = description.get("made_with", made_with)  # older folders don't say
             stored = (folder / _TOKENS).stat().st_size
             lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError as error:
@@ -132,6 +145,8 @@ class EncodedCorpus:
                 f"{folder}: format version {version}, accepted is at most {_FORMAT_VERSION}",
                 "a newer Dragoman wrote it: upgrade",
             )
+        if made_with and maker != made_with:
+            raise InputError(f"{folder}: the encoded text is of another model's tokenizers")
         whole = lengths.shape == (n_pairs, 2) and stored == n_tokens * dtype.itemsize
         if (
             not whole

@@ -15,7 +15,7 @@ from dragoman.data.cleaning import HELD_OUT, Cleaner
 from dragoman.data.corpus import read_pairs
 from dragoman.data.encoded import EncodedCorpus, PairIds
 from dragoman.data.selection import Pair, Selection, select_pairs
-from dragoman.data.tokenizer import Tokenizer, learn_tokenizer
+from dragoman.data.tokenizer import Tokenizer, Tokenizers, learn_tokenizer
 
 TRAINING, VALIDATION, VALIDATION_TEXT = "training", "validation", "validation.jsonl"
 _ENCODED_AT_ONCE = 4096
@@ -33,8 +33,7 @@ _GIVE_VALIDATION = "give --valid-source and --valid-target"
 class Preparation:
     """What came out of a user's files."""
 
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    tokenizers: Tokenizers
     report: str
     """What was read and left out, in a line."""
     counts: dict[str, int]
@@ -46,13 +45,12 @@ class Preparation:
     """Whether the validation pairs were taken from the training files."""
 
 
-def _encode(pairs: Iterable[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> Iterator[PairIds]:
-    source, target = tokenizers
+def _encode(pairs: Iterable[Pair], tokenizers: Tokenizers) -> Iterator[PairIds]:
     remaining = iter(pairs)
     while chunk := list(islice(remaining, _ENCODED_AT_ONCE)):
         yield from zip(
-            source.encode_batch(pair[0] for pair in chunk),
-            target.encode_batch(pair[1] for pair in chunk),
+            tokenizers.source.encode_batch(pair[0] for pair in chunk),
+            tokenizers.target.encode_batch(pair[1] for pair in chunk),
             strict=True,
         )
 
@@ -64,14 +62,14 @@ def _load_tokenizer(config: DataConfig, setting: str) -> Tokenizer:
         raise InputError(f"data.{setting}: {error}", error.hint) from None
 
 
-def _tokenizers(config: DataConfig, selection: Selection) -> tuple[Tokenizer, Tokenizer]:
+def _tokenizers(config: DataConfig, selection: Selection) -> Tokenizers:
     """Loads or learns the tokenizers of both sides; one and the same for a joint vocabulary."""
     if config.tokenizer:
         given = _load_tokenizer(config, "tokenizer")
-        return given, given
+        return Tokenizers(given, given)
     if config.source_tokenizer:
         source = _load_tokenizer(config, "source_tokenizer")
-        return source, _load_tokenizer(config, "target_tokenizer")
+        return Tokenizers(source, _load_tokenizer(config, "target_tokenizer"))
 
     def sample() -> Iterator[Pair]:
         draw = random.Random(0)
@@ -81,15 +79,15 @@ def _tokenizers(config: DataConfig, selection: Selection) -> tuple[Tokenizer, To
 
     if config.joint_vocabulary:
         joint = learn_tokenizer((text for pair in sample() for text in pair), config.vocab_size)
-        return joint, joint
-    return (
+        return Tokenizers(joint, joint)
+    return Tokenizers(
         learn_tokenizer((source for source, _ in sample()), config.vocab_size),
         learn_tokenizer((target for _, target in sample()), config.vocab_size),
     )
 
 
-def _require_bpe(config: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    if config.bpe_dropout and not all(tokenizer.is_bpe for tokenizer in tokenizers):
+def _require_bpe(config: DataConfig, tokenizers: Tokenizers) -> None:
+    if config.bpe_dropout and not (tokenizers.source.is_bpe and tokenizers.target.is_bpe):
         raise InputError(
             f"data.bpe_dropout is {config.bpe_dropout}, but a tokenizer isn't byte-pair encoding, "
             f"accepted is 0"
@@ -108,19 +106,22 @@ def _read_validation(config: DataConfig) -> list[Pair]:
     return pairs
 
 
-def _write_validation(
-    folder: Path, pairs: list[Pair], encoded: Iterable[PairIds], vocab_size: int
-) -> None:
-    EncodedCorpus.write(folder / VALIDATION, [encoded], vocab_size)
+def _write_encoded(
+    folder: Path, parts: Iterable[Iterable[PairIds]], tokenizers: Tokenizers
+) -> EncodedCorpus:
+    vocab_size = max(len(tokenizers.source), len(tokenizers.target))
+    return EncodedCorpus.write(folder, parts, vocab_size, tokenizers.fingerprint)
+
+
+def _write_validation(folder: Path, pairs: list[Pair], tokenizers: Tokenizers) -> None:
+    _write_encoded(folder / VALIDATION, [_encode(pairs, tokenizers)], tokenizers)
     with (folder / VALIDATION_TEXT).open("w", encoding="utf-8") as file:
         for source, target in pairs:
             pair = {"source": source, "target": target}
             file.write(json.dumps(pair, ensure_ascii=False) + "\n")
 
 
-def _drop_long(
-    config: DataConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
-) -> list[Pair]:
+def _drop_long(config: DataConfig, pairs: list[Pair], tokenizers: Tokenizers) -> list[Pair]:
     """Returns the pairs for validation that aren't longer than what is trained on.
 
     A single line of thousands of tokens could take more memory than any step of training.
@@ -130,9 +131,7 @@ def _drop_long(
     return list(compress(pairs, fits))
 
 
-def prepare(
-    config: DataConfig, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer] | None = None
-) -> Preparation:
+def prepare(config: DataConfig, folder: Path, tokenizers: Tokenizers | None = None) -> Preparation:
     """Writes encoded training text, encoded validation text and validation text into a folder.
 
     Args:
@@ -156,13 +155,12 @@ def prepare(
     cleaner.require_pairs(corpora, selection.count_training())
     tokenizers = tokenizers or _tokenizers(config, selection)
     _require_bpe(config, tokenizers)
-    vocab_size = max(map(len, tokenizers))
 
     def fits(ids: PairIds) -> bool:
         return cleaner.length_reason(len(ids[0]) + 1, len(ids[1]) + 1) is None
 
     parts = (filter(fits, _encode(part, tokenizers)) for part in selection.read_training())
-    training = EncodedCorpus.write(folder / TRAINING, parts, vocab_size)
+    training = _write_encoded(folder / TRAINING, parts, tokenizers)
     cleaner.counts["kept"] = len(training)
     cleaner.require_pairs(corpora, training.parts)
     if held_out:
@@ -176,9 +174,9 @@ def prepare(
             f"{cleaner.list_reasons()}",
             f"{_GIVE_VALIDATION}, or raise data.held_out_share",
         )
-    _write_validation(folder, validation, _encode(validation, tokenizers), vocab_size)
+    _write_validation(folder, validation, tokenizers)
     return Preparation(
-        *tokenizers,
+        tokenizers,
         cleaner.report(),
         cleaner.counts,
         len(validation),

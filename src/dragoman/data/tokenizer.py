@@ -12,6 +12,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import sentencepiece
@@ -139,6 +140,24 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the pieces of some ids as one reads them in a picture, blanks as U+2581."""
         return [self._processor.id_to_piece(int(id)) for id in ids]
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """How both sides are cut; one and the same object where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share a vocabulary."""
+        return self.source is self.target
+
+    @property
+    def fingerprint(self) -> str:
+        """Says whether tokenizers belong together with weights or encoded text."""
+        return f"{self.source.fingerprint[:16]}-{self.target.fingerprint[:16]}"
 
 
 def learn_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dragoman.checkpoint import ModelFolder, Tokenizers
+from dragoman.checkpoint import ModelFolder
 from dragoman.config import EOS, PAD, Config
+from dragoman.data.tokenizer import Tokenizers
 from dragoman.decoding.loader import load_model
 from dragoman.decoding.stepper import pad_ids
 from dragoman.decoding.torch_engine import TorchEngine

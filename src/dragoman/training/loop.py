@@ -40,6 +40,8 @@ Place = tuple[int, int, int, int]
 """Step, epoch, pool and position of a run."""
 _GROWTH = 7
 """Times BPE dropout: how much longer a sentence may become. At 0.1 none seen grew by over 70 %."""
+_SETTLED = 100
+"""Steps after which a run's pace tells how far it will come."""
 _MOST_SKIPPED = 10
 """Steps in a row without a finite gradient after which a run gives up."""
 
@@ -121,7 +123,7 @@ class TrainingRun:
         self.ranks = ranks
         training = self.config.training
         tokenizers = folder.read_tokenizers()
-        self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING)
+        self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING, tokenizers.fingerprint)
         share = training.batch_tokens // (ranks.count * training.accumulation)
         self.validator = Validator.open(folder, self.config, tokenizers, share)
         self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
@@ -357,6 +359,19 @@ class TrainingRun:
             }
         )
         self.state.window = Window()
+        if state.step - training.log_every < _SETTLED <= state.step:
+            self._compare_warm_up()
+
+    def _compare_warm_up(self) -> None:
+        """Warns of a warm-up that takes longer than the run may."""
+        training = self.config.training
+        last = self.state.step * training.max_hours * 3600 / self._elapsed()
+        if 0 < last < training.warmup_steps:
+            self._warn(
+                f"at this pace training.max_hours ({training.max_hours:g}) is over near step "
+                f"{last:,.0f}, while the rate still rises: training.warmup_steps is "
+                f"{training.warmup_steps:,}"
+            )
 
     def _seconds_left(self) -> float:
         training, elapsed = self.config.training, self._elapsed()

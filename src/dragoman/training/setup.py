@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from dragoman.checkpoint import ModelFolder, Tokenizers
+from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config, InputError
 from dragoman.data.atomic import remove_abandoned, remove_leftovers, replacing
 from dragoman.data.batching import require_fit
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING, VALIDATION, Preparation, prepare
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import Tokenizer, Tokenizers
 from dragoman.model.architecture import build_model
 from dragoman.training.card import read_summary
 from dragoman.training.metrics import Report
@@ -73,14 +73,9 @@ def create(
     with replacing(path) as partial:
         data = partial / "run" / "data"
         data.mkdir(parents=True)
-        prepared = prepare(
-            config.data,
-            data,
-            None if tokenizers is None else (tokenizers.source, tokenizers.target),
-        )
-        tokenizers = Tokenizers(prepared.source_tokenizer, prepared.target_tokenizer)
-        config = _fit_vocabulary(config, tokenizers)
-        ModelFolder.write_description(partial, config, tokenizers)
+        prepared = prepare(config.data, data, tokenizers)
+        config = _fit_vocabulary(config, prepared.tokenizers)
+        ModelFolder.write_description(partial, config, prepared.tokenizers)
         _require_room(config, data)
         _write_json(partial / "run" / "environment.json", _environment())
         _write_json(partial / "run" / "data.json", _data_summary(prepared))
@@ -152,8 +147,8 @@ def _data_summary(prepared: Preparation) -> dict[str, Any]:
         "validation_pairs": prepared.num_validation,
         "validation_long": prepared.num_validation_long,
         "held_out": prepared.held_out,
-        "source_vocab_size": len(prepared.source_tokenizer),
-        "target_vocab_size": len(prepared.target_tokenizer),
+        "source_vocab_size": len(prepared.tokenizers.source),
+        "target_vocab_size": len(prepared.tokenizers.target),
     }
 
 

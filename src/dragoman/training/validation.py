@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dragoman.checkpoint import ModelFolder, Tokenizers
+from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config
 from dragoman.data.corpus import read_pairs
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import VALIDATION, VALIDATION_TEXT
+from dragoman.data.tokenizer import Tokenizers
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.decoding.translator import Translator
 from dragoman.evaluation.bleu import evaluate
@@ -43,7 +44,7 @@ class Validator:
         pairs = pairs[: config.training.validation_lines]
         return cls(
             config,
-            EncodedCorpus.open(path / VALIDATION),
+            EncodedCorpus.open(path / VALIDATION, tokenizers.fingerprint),
             [source for source, _ in pairs],
             [target for _, target in pairs],
             tokenizers,
