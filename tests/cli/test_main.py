@@ -138,3 +138,10 @@ def test_a_full_disk_under_stdout_gives_one_line(tmp_path: Path) -> None:
             text=True,
         )
     assert (finished.returncode, finished.stderr) == (1, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_fault(closed: str) -> None:
+    command = f"{sys.executable} -m dragoman lab list {closed}"
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")

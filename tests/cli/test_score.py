@@ -49,3 +49,11 @@ def test_files_of_unequal_length_are_refused_with_both_counts(
     finished = run("score", model, "--source", tmp_path / "three", "--target", tmp_path / "two")
     assert (finished.status, finished.out) == (2, "")
     assert f"{tmp_path / 'three'} has 3 lines and {tmp_path / 'two'} has 2" in finished.error
+
+
+def test_sources_that_lose_their_end_are_counted(run: Any, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("a b\n" + "a b c d " * 600 + "\n")
+    (tmp_path / "t").write_text("b a\nb\n")
+    finished = run("score", model, "--source", tmp_path / "s", "--target", tmp_path / "t")
+    assert finished.status == 0
+    assert "cut 1 of the lines: longer than 1,024 tokens" in finished.err

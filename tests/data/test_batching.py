@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import InputError
 from dragoman.data import batching
-from dragoman.data.batching import EpochPlan, Indices, largest_batch, plan_in_order
+from dragoman.data.batching import EpochPlan, Indices, largest_batches, plan_in_order
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 31), st.integers(1, 31)), min_size=1, max_size=101)
 
@@ -129,7 +129,24 @@ def test_a_weight_says_how_often_an_epoch_reads_each_pair() -> None:
 
 def test_no_batch_has_more_or_longer_sides_than_the_largest() -> None:
     lengths = np.array([[5, 37], [41, 11], [2, 2]], np.int32)
-    assert largest_batch(lengths, 100) == (2, 41)
-    assert largest_batch(lengths, 41) == (1, 41)
-    assert largest_batch(lengths, 9999) == (3, 41)
-    assert largest_batch(lengths, 9999, [(1, 0.5), (2, 2.5)]) == (6, 41)
+    assert largest_batches(lengths, 100) == [(2, 41)]
+    assert largest_batches(lengths, 41) == [(1, 41)]
+    assert largest_batches(lengths, 9999) == [(3, 41)]
+    assert largest_batches(lengths, 9999, parts=[(1, 0.5), (2, 2.5)]) == [(6, 41)]
+
+
+def test_a_batch_is_looked_at_that_is_fuller_or_behind_which_memory_falls() -> None:
+    lengths = np.array([[5, 37], [41, 11], [2, 2]] * 100, np.int32)
+    assert largest_batches(lengths, 81) == [(1, 41), (2, 37)]
+    assert largest_batches(lengths, 82) == [(2, 41)]
+    assert largest_batches(lengths, 82, bounds=[40, 1]) == [(2, 41), (2, 37)]
+
+
+@given(LENGTHS, st.integers(31, 307))
+def test_no_batch_has_many_more_tokens_than_the_largest(
+    pairs: list[tuple[int, int]], batch_tokens: int
+) -> None:
+    lengths = np.array(pairs, np.int32)
+    most = max(count * width for count, width in largest_batches(lengths, batch_tokens))
+    for batch in plan_epoch(lengths, batch_tokens, 1, 0):
+        assert lengths[batch].max() * len(batch) <= most / 0.9

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,19 @@ def test_unequal_files_are_named_with_both_counts(
     )
     with pytest.raises(InputError, match=f"s has {n_source} lines and .*t has {n_target}"):
         list(read_pairs([str(source)], [str(target)], []))
+
+
+def test_pipes_are_read_as_files_are(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(300_000))  # more than is read at once
+    command = (
+        "import sys; from dragoman.data.corpus import read_pairs\n"
+        "pairs = list(read_pairs(sys.argv[1:2], sys.argv[2:3], []))\n"
+        "print(len(pairs), pairs[0], pairs[-1])"
+    )
+    path = write(tmp_path / "text", text)
+    shell = f'{sys.executable} -c "$0" <(cat {path}) <(cat {path})'
+    found = subprocess.run(["bash", "-c", shell, command], capture_output=True, text=True)
+    assert found.stdout == "300000 ('0', '0') ('299999', '299999')\n", found.stderr
 
 
 def test_an_empty_file_is_refused_by_name(tmp_path: Path) -> None:

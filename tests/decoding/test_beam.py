@@ -202,6 +202,22 @@ def test_an_output_is_as_long_as_its_own_source_allows(scripted: SimpleNamespace
     assert all(each.tokens[-1] == EOS for best in found for each in best)
 
 
+@pytest.mark.parametrize(
+    ("room", "flags"), [(0, ("cut",)), (1, ()), (5, ())], ids=["none", "just enough", "plenty"]
+)
+def test_an_end_for_want_of_room_is_flagged_and_one_that_was_meant_is_not(
+    scripted: SimpleNamespace, room: int, flags: tuple[str, ...]
+) -> None:
+    def script(source: tuple[int, ...], prefix: tuple[int, ...]) -> list[float]:
+        end = -0.1 if len(prefix) == 2 else -9.0
+        return [-9, -9, -9, end, -0.1, -2.5, -3.0]
+
+    stepper = scripted.Stepper(script)
+    [[best]] = beam_search(stepper, [[A] * 2], config(2, n_best=1, max_output_extra=room))
+    assert (best.tokens[-1], best.flags) == (EOS, flags)
+    assert len(best.tokens) == min(3, 2 + room)
+
+
 def test_without_any_end_in_reach_the_best_live_hypotheses_are_returned_as_cut(
     scripted: SimpleNamespace,
 ) -> None:

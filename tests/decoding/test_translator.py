@@ -50,6 +50,9 @@ class Reversal:
             for source in sources
         ]
 
+    def longest_source(self, config: DecodingConfig) -> int:
+        return config.max_source_length
+
     def score(
         self,
         sources: Sequence[Sequence[int]],
@@ -166,3 +169,10 @@ def test_each_side_is_read_and_written_with_its_own_tokenizer() -> None:
 def test_the_translator_imports_no_torch() -> None:
     code = "import dragoman.decoding.translator, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_source_that_loses_tokens_counts_and_one_that_just_fits_does_not(
+    translator: Translator,
+) -> None:
+    config = DecodingConfig(max_source_length=4)  # EOS included
+    assert translator.count_cut_sources(["", "abc", "abcd", "abcdefg"], config) == 2

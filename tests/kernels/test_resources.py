@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +66,33 @@ limit.enforce()
 assert resident_bytes() < before + 100_000_000
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_the_machine_has_not_is_refused_and_only_meanwhile() -> None:
+    program = (
+        "import numpy as np\n"
+        "from dragoman.kernels import resources\n"
+        "resources.available_bytes = lambda: 64 << 20\n"
+        "with resources.limited_to_what_is_there():\n"
+        "    np.ones(32 << 20, np.uint8)\n"
+        "    try: np.ones(256 << 20, np.uint8)\n"
+        "    except MemoryError: print('refused')\n"
+        "np.ones(256 << 20, np.uint8)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("refused\n", "")
+
+
+@pytest.mark.parametrize(
+    ("most", "available"), [("max", 7 << 30), ("1000000", 600_000), (None, 7 << 30)]
+)
+def test_a_container_may_have_less_than_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: str | None, available: int
+) -> None:
+    if most is not None:
+        (tmp_path / "memory.max").write_text(most)
+        (tmp_path / "memory.current").write_text("400000")
+    monkeypatch.setattr(resources, "_CONTAINER", tmp_path)
+    monkeypatch.setattr(resources, "_MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {7 << 20} kB\n")
+    assert resources.available_bytes() == available

@@ -150,15 +150,17 @@ def test_bfloat16_keeps_less_and_float64_takes_twice() -> None:
     }
 
 
-def test_the_largest_micro_batch_holds_the_longest_sentences_of_a_step_in_parts() -> None:
-    def largest(**changes: Any) -> BatchShape:
-        return budget.largest_micro_batch(build_config(changes))
+def test_the_largest_micro_batches_hold_the_longest_sentences_of_a_step_in_parts() -> None:
+    def largest(device: str = "cpu", **changes: Any) -> list[BatchShape]:
+        return budget.largest_micro_batches(build_config(changes), "float32", device)
 
     training = {"batch_tokens": 1009, "accumulation": 3}
-    assert largest(training=training, data={"max_length": 101}) == BatchShape(3, 101)
-    assert largest(training=training, data={"max_length": 0}) == BatchShape(1, 1009)
+    assert largest(training=training, data={"max_length": 101}) == [BatchShape(3, 101)]
+    whole = {"training": training, "data": {"max_length": 0}}
+    assert largest(**whole) == [BatchShape(1, 255), BatchShape(1, 1009)]
+    assert largest("cuda", **whole) == [BatchShape(1, 1009)]
     learned = {"positions": "learned", "max_positions": 53}
-    assert largest(training=training, model=learned) == BatchShape(7, 53)
+    assert largest(training=training, model=learned) == [BatchShape(7, 53)]
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("paper-base", 63.0), ("paper-big", 214.2)])

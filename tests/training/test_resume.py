@@ -175,7 +175,27 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "ids beyond the vocabulary": (
         "data/training/tokens.bin",
         lambda text: b"\xff" * len(text),
-        "encoded text is damaged: id 65535",
+        "training: the encoded text is damaged: id 65535, the vocabulary has",
+    ),
+    "zeros, as a crash may leave them": (
+        "data/training/tokens.bin",
+        lambda text: bytes(len(text)),
+        "training: the encoded text is damaged: sentences don't end",
+    ),
+    "validation beyond the vocabulary": (
+        "data/validation/tokens.bin",
+        lambda text: b"\xff" * len(text),
+        "validation: the encoded text is damaged: id 65535",
+    ),
+    "a format that is no number": (
+        "data/training/encoded.json",
+        lambda text: re.sub(rb'"format_version": \d+', b'"format_version": "x"', text),
+        "encoded text is damaged",
+    ),
+    "tokens that are no number": (
+        "data/training/encoded.json",
+        lambda text: re.sub(rb'"tokens": \d+', b'"tokens": null', text),
+        "encoded text is damaged",
     ),
     "metrics of noise": ("metrics.jsonl", lambda text: b"\xff" * len(text), "1: not an event"),
     "metrics cut short": ("metrics.jsonl", lambda text: text[:99], "it should have"),
@@ -244,3 +264,50 @@ def test_a_run_on_auto_goes_on_in_the_precision_that_it_began_with(
     assert next(each for each in events if each["event"] == "start")["precision"] == then
     warned = any("goes on in" in str(each) for each in events)
     assert warned is (then == "float32")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.json",
+        "metrics.jsonl",
+        "data/training/encoded.json",
+        "data/training/tokens.bin",
+        "data/training/lengths.npy",
+        "data/validation.jsonl",
+        "checkpoints/step-5/state.json",
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_one_line(
+    finished_at_five: Path, tmp_path: Path, name: str
+) -> None:
+    copy = shutil.copytree(finished_at_five, tmp_path / "m")
+    (copy / "run" / name).unlink()
+    (copy / "run" / name).mkdir()
+    with pytest.raises(InputError, match=re.escape(str((copy / "run" / name).parent))):
+        run_and_listen(copy, ModelFolder(copy).read_config(), resume=True)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_keeps_its_way_of_products_and_one_that_kept_none_takes_todays(
+    place: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    def of(max_steps: int) -> Config:
+        config = config_of(place, max_steps)
+        return dataclasses.replace(
+            config, training=dataclasses.replace(config.training, precision=precision)
+        )
+
+    path, taken = place / f"route-{precision}", list[str]()
+    run_and_listen(path, of(2))
+    route = loop.product_route()
+    monkeypatch.setattr(loop, "use_product_route", taken.append)
+    events = run_and_listen(path, of(3), resume=True)
+    damage(
+        path,
+        "checkpoints/step-3/state.json",
+        lambda text: re.sub(rb", products by \w+", b"", text),
+    )
+    events += run_and_listen(path, of(4), resume=True)
+    assert taken == [route, route]
+    assert not any("goes on in" in str(each) for each in events)

@@ -140,8 +140,11 @@ def _plan_memory(config: Config, precision: str, device: str) -> Iterator[str]:
     yield "parameters"
     yield from _table({**parameters, "total": total}, "{:,}")
 
-    largest = budget.largest_micro_batch(config)
-    memory = budget.estimate_memory(config, total, largest, precision, device)
+    estimates = [
+        (budget.estimate_memory(config, total, shape, precision, device), shape)
+        for shape in budget.largest_micro_batches(config, precision, device)
+    ]
+    memory, largest = max(estimates, key=lambda estimate: sum(estimate[0].values()))
     yield ""
     yield f"MiB at the peak of training on {device} in {precision}; the largest micro-batch has"
     yield f"{largest.pairs:,} pairs of {largest.length:,} tokens a side"

@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed at run time, 2 wrong use or bad input, 130 interrupted.
     """
+    _replace_closed_streams()
     try:
         _run(argv)
     except InputError as error:
@@ -84,6 +85,13 @@ def _run(argv: list[str] | None) -> None:
         arguments.parser.refuse(unknown)
     arguments.run(arguments)
     sys.stdout.flush()
+
+
+def _replace_closed_streams() -> None:
+    """Lets what goes to a stream that the caller has closed go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _rank() -> str | None:

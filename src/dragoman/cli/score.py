@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 
 from dragoman.cli import runtime
 from dragoman.cli.parser import Commands
@@ -26,6 +27,7 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Prints a log-probability a line."""
     from dragoman.data.corpus import read_pairs
+    from dragoman.decoding.engine import SOURCE_CUT
 
     config = runtime.decoding_config(arguments)
     pairs = list(read_pairs([arguments.source], [arguments.target], []))
@@ -33,3 +35,5 @@ def run(arguments: argparse.Namespace) -> None:
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     for log_probability in translator.score(sources, targets, config):
         print(repr(log_probability))
+    cut = translator.count_cut_sources(sources, config)
+    runtime.warn_of_flags(Counter({SOURCE_CUT: cut}), config)

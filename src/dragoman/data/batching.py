@@ -76,6 +76,10 @@ def _read_in_epoch(size: int, weight: float, seed: int, epoch: int) -> Indices:
     return np.random.default_rng(seed).permutation(size)[np.arange(start, stop) % size]
 
 
+_NEARLY_FULL = 0.9
+"""Of the most tokens that a batch can have, what is as good as all of them."""
+
+
 class EpochPlan:
     """The batches of an epoch, made a pool of pairs at a time.
 
@@ -131,20 +135,30 @@ class EpochPlan:
         return _sort_by_length(order, lengths, self._batch_tokens, np.random.Generator(bits))
 
 
-def largest_batch(
-    lengths: Lengths, batch_tokens: int, parts: Parts | None = None
-) -> tuple[int, int]:
-    """Returns pairs and tokens of each side of a batch that takes as much memory as any can.
+def largest_batches(
+    lengths: Lengths, batch_tokens: int, bounds: Sequence[int] = (), parts: Parts | None = None
+) -> list[tuple[int, int]]:
+    """Returns pairs and tokens of each side of some batches; one takes as much memory as any can.
+
+    They have the longest sentences; as many tokens as can be, where the longest leave much of a
+    batch empty; and the longest sentences within each bound, behind which memory falls.
 
     Args:
         lengths: (pairs, 2): tokens of source and target, EOS included.
         batch_tokens: The most that pairs x longest side of a batch may be.
+        bounds: Tokens of a side.
         parts: As for an `EpochPlan`; no batch has more pairs than an epoch.
     """
-    longest = int(lengths.max())
     parts = [(len(lengths), 1.0)] if parts is None else parts
     in_epoch = math.ceil(sum(size * weight for size, weight in parts))
-    return max(1, min(batch_tokens // longest, in_epoch, _POOL_PAIRS)), longest
+
+    widths: list[int] = np.unique(lengths.max(axis=1)).tolist()
+    pairs = {w: max(1, min(batch_tokens // w, in_epoch, _POOL_PAIRS)) for w in widths}
+    most = max(w * count for w, count in pairs.items())
+    full = [w for w, count in pairs.items() if w * count >= _NEARLY_FULL * most]
+    within = ([w for w in widths if w <= bound] for bound in bounds)
+    chosen = (each[-1] for each in (widths, full, *within) if each)
+    return [(pairs[w], w) for w in dict.fromkeys(chosen)]
 
 
 def require_fit(longest: int, batch_tokens: int) -> None:

@@ -103,8 +103,18 @@ def decode_lines(chunks: Iterable[bytes], name: str) -> Iterator[str]:
         yield text.removeprefix("\ufeff") if number == 1 else text
 
 
+def _read_some(path: Path) -> Iterator[str]:
+    """Yields the lines of a file that must have one; it is opened once, for it may be a pipe."""
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{path}: an empty file, accepted is at least one line")
+    yield first
+    yield from lines
+
+
 def _read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    sides = read_lines(source), read_lines(target)
+    sides = _read_some(source), _read_some(target)
     for count, (source_line, target_line) in enumerate(itertools.zip_longest(*sides)):
         if source_line is None or target_line is None:
             longer = count + 1 + sum(1 for side in sides for _ in side)
@@ -153,16 +163,11 @@ def _read_pair_file(path: Path) -> Iterator[tuple[str, str]]:
     if name.suffix not in _SPLITTERS:
         raise InputError(f"{path}: not a name of pairs, accepted is .tsv or .jsonl (and .gz, .zst)")
     split = _SPLITTERS[name.suffix]
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_read_some(path), start=1):
         try:
             yield split(line)
         except ValueError as error:
             raise InputError(f"{path}:{number}: {error}") from None
-
-
-def _require_lines(path: Path) -> None:
-    if next(read_lines(path), None) is None:
-        raise InputError(f"{path}: an empty file, accepted is at least one line")
 
 
 def read_pairs(
@@ -180,9 +185,6 @@ def read_pairs(
         InputError: for an empty file, files of unequal length, or a line that isn't a pair.
     """
     for source_path, target_path in zip(map(Path, source), map(Path, target), strict=True):
-        _require_lines(source_path)
-        _require_lines(target_path)
         yield from _read_parallel(source_path, target_path)
     for path in map(Path, pairs):
-        _require_lines(path)
         yield from _read_pair_file(path)

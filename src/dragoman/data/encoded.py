@@ -88,7 +88,16 @@ class EncodedCorpus:
         parts: pairs of each corpus that it was made from, one after the other.
     """
 
-    def __init__(self, tokens: Ids, lengths: npt.NDArray[np.int32], parts: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokens: Ids,
+        lengths: npt.NDArray[np.int32],
+        parts: tuple[int, ...],
+        vocab_sizes: tuple[int, int] | None,
+    ) -> None:
+        self._folder = folder
+        self._vocab_sizes = vocab_sizes
         self._tokens = tokens
         self.lengths = lengths
         self.parts = parts
@@ -118,12 +127,15 @@ class EncodedCorpus:
         return cls.open(folder, made_with)
 
     @classmethod
-    def open(cls, folder: Path, made_with: str = "") -> EncodedCorpus:
+    def open(
+        cls, folder: Path, made_with: str = "", vocab_sizes: tuple[int, int] | None = None
+    ) -> EncodedCorpus:
         """Maps the corpus of a folder into memory.
 
         Args:
             folder: Where it was written.
             made_with: The fingerprint of the tokenizers that it is to be of, if that matters.
+            vocab_sizes: Entries of both vocabularies; each batch is then checked to be within.
 
         Raises:
             InputError: if it is missing, damaged, of a newer format or of other tokenizers.
@@ -136,28 +148,27 @@ class EncodedCorpus:
             maker = description.get("made_with", made_with)  # older folders don't say
             stored = (folder / _TOKENS).stat().st_size
             lengths = np.load(folder / _LENGTHS, mmap_mode="r", allow_pickle=False)
+            newer = version > _FORMAT_VERSION
+            whole = lengths.shape == (n_pairs, 2) and stored == n_tokens * dtype.itemsize
+            agreed = whole and sum(parts) == n_pairs and lengths.sum(dtype=np.int64) == n_tokens
         except FileNotFoundError as error:
             raise InputError(f"{folder}: no encoded text, {error.filename} is missing") from None
+        except OSError as error:
+            raise InputError(f"{error.filename}: {error.strerror}") from None
         except (EOFError, KeyError, TypeError, ValueError):
             raise InputError(f"{folder}: the encoded text is damaged") from None
-        if version > _FORMAT_VERSION:
+        if newer:
             raise InputError(
                 f"{folder}: format version {version}, accepted is at most {_FORMAT_VERSION}",
                 "a newer Dragoman wrote it: upgrade",
             )
         if made_with and maker != made_with:
             raise InputError(f"{folder}: the encoded text is of another model's tokenizers")
-        whole = lengths.shape == (n_pairs, 2) and stored == n_tokens * dtype.itemsize
-        if (
-            not whole
-            or sum(parts) != n_pairs
-            or lengths.min(initial=1) < 1
-            or lengths.sum(dtype=np.int64) != n_tokens
-        ):
+        if not agreed or lengths.min(initial=1) < 1:
             raise InputError(f"{folder}: the encoded text is damaged: its sizes don't agree")
         # an empty file can't be mapped
         tokens = np.memmap(folder / _TOKENS, dtype, "r") if n_tokens else np.empty(0, dtype)
-        return cls(np.asarray(tokens), np.asarray(lengths), parts)
+        return cls(folder, np.asarray(tokens), np.asarray(lengths), parts, vocab_sizes)
 
     def __len__(self) -> int:
         """Returns the number of pairs."""
@@ -179,14 +190,28 @@ class EncodedCorpus:
         Args:
             indices: of the pairs.
             recut: cuts the pairs into other pieces first.
+
+        Raises:
+            InputError: where an id is none of the vocabulary, or EOS stands anywhere but at an end.
         """
         pairs = [self[int(index)] for index in indices]
         sides: tuple[Sequence[Ids], Sequence[Ids]] = (
             [source for source, _ in pairs],
             [target for _, target in pairs],
         )
+        if self._vocab_sizes is not None:
+            for rows, size in zip(sides, self._vocab_sizes, strict=True):
+                self._require_sound(rows, size)
         sources, targets = sides if recut is None else recut(*sides)
         return pad_batch(sources), pad_batch(targets)
+
+    def _require_sound(self, rows: Sequence[Ids], vocab_size: int) -> None:
+        ids, ends = np.concatenate(rows), np.cumsum([len(row) for row in rows]) - 1
+        damaged = f"{self._folder}: the encoded text is damaged"
+        if ids.max() >= vocab_size:
+            raise InputError(f"{damaged}: id {ids.max()}, the vocabulary has {vocab_size}")
+        if not np.array_equal(np.flatnonzero(ids == EOS), ends):
+            raise InputError(f"{damaged}: sentences don't end where they should")
 
 
 def pad_batch(rows: Sequence[Ids]) -> npt.NDArray[np.int64]:

@@ -109,8 +109,7 @@ def _read_validation(config: DataConfig) -> list[Pair]:
 def _write_encoded(
     folder: Path, parts: Iterable[Iterable[PairIds]], tokenizers: Tokenizers
 ) -> EncodedCorpus:
-    vocab_size = max(len(tokenizers.source), len(tokenizers.target))
-    return EncodedCorpus.write(folder, parts, vocab_size, tokenizers.fingerprint)
+    return EncodedCorpus.write(folder, parts, max(tokenizers.sizes), tokenizers.fingerprint)
 
 
 def _write_validation(folder: Path, pairs: list[Pair], tokenizers: Tokenizers) -> None:

@@ -155,6 +155,11 @@ class Tokenizers:
         return self.source is self.target
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Entries of both vocabularies."""
+        return len(self.source), len(self.target)
+
+    @property
     def fingerprint(self) -> str:
         """Says whether tokenizers belong together with weights or encoded text."""
         return f"{self.source.fingerprint[:16]}-{self.target.fingerprint[:16]}"

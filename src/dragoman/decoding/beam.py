@@ -54,6 +54,8 @@ class BeamState:
     finished_log_probs: Float[Tensor, "batch pool"]
     finished_scores: Float[Tensor, "batch pool"]
     """What the pool is ranked by, in float64; minus infinity where it isn't full."""
+    finished_cut: Bool[Tensor, "batch pool"]
+    """Which of them end for want of room alone."""
 
 
 def start_state(
@@ -80,16 +82,31 @@ def start_state(
         finished_tokens=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
         finished_log_probs=torch.full((batch, beam), NEVER, device=device),
         finished_scores=torch.full((batch, beam), NEVER, dtype=torch.float64, device=device),
+        finished_cut=torch.zeros(batch, beam, dtype=torch.bool, device=device),
     )
 
 
 def finish(
-    state: BeamState, eos_log_probs: Float[Tensor, "batch beam"], config: DecodingConfig
+    state: BeamState,
+    eos_log_probs: Float[Tensor, "batch beam"],
+    pruned: Float[Tensor, "batch most"],
+    config: DecodingConfig,
 ) -> BeamState:
-    """Returns the state with the pool updated by the live hypotheses, ended here.
+    """Returns the state with the pool updated by the live hypotheses that may end here.
 
-    Of equal scores the one that was in the pool first stays, so that the short one wins.
+    Those may whose end has a place: it is as good as every extension that doesn't live on. At the
+    longest length all may, for none can live on; without a place, such an end is a cut. Of equal
+    scores the one that was in the pool first stays, so that the short one wins.
+
+    Args:
+        state: the state whose live hypotheses may end.
+        eos_log_probs: of these, ended.
+        pruned: of the best extension that doesn't live on; minus infinity or nothing where all do.
+        config: how to search.
     """
+    displaced = (eos_log_probs[..., None] < pruned[:, None]).any(dim=2)
+    cut = displaced & (state.limits <= state.tokens.shape[2] + 1)[:, None]
+    eos_log_probs = eos_log_probs.masked_fill(displaced & ~cut, NEVER)
     scores = _scores(eos_log_probs, state.tokens.shape[2] + 1, state.coverage, config)
     scores, picks = take_best(torch.cat([state.finished_scores, scores], dim=1), config.beam_size)
     log_probs = torch.cat([state.finished_log_probs, eos_log_probs], dim=1)
@@ -100,24 +117,8 @@ def finish(
         finished_tokens=_pick(tokens, picks),
         finished_log_probs=log_probs.gather(1, picks),
         finished_scores=scores,
+        finished_cut=torch.cat([state.finished_cut, cut], dim=1).gather(1, picks),
     )
-
-
-def ends_with_a_place(
-    state: BeamState,
-    eos_log_probs: Float[Tensor, "batch beam"],
-    pruned: Float[Tensor, "batch most"],
-) -> Float[Tensor, "batch beam"]:
-    """Returns the same log-probabilities, but minus infinity for ends that aren't good enough.
-
-    Args:
-        state: the state whose live hypotheses may end.
-        eos_log_probs: of these, ended.
-        pruned: of the best extension that doesn't live on; minus infinity or nothing where all do.
-    """
-    last = state.limits <= state.tokens.shape[2] + 1  # nothing can live on any longer
-    bar = pruned.masked_fill(last[:, None], NEVER)
-    return eos_log_probs.masked_fill((eos_log_probs[..., None] < bar[:, None]).any(dim=2), NEVER)
 
 
 def prune(
@@ -179,12 +180,16 @@ def keep(state: BeamState, lines: list[int]) -> BeamState:
 def outputs(state: BeamState, line: int, config: DecodingConfig) -> list[Hypothesis]:
     """Returns a sentence's pool; where nothing could end, what is alive, flagged `cut`."""
     pool = _hypotheses(
-        state.finished_tokens[line], state.finished_log_probs[line], state.finished_scores[line]
+        state.finished_tokens[line],
+        state.finished_log_probs[line],
+        state.finished_scores[line],
+        state.finished_cut[line],
     )
     if pool:
         return pool
     scores = _scores(state.log_probs, max(1, state.tokens.shape[2]), state.coverage, config)
-    alive = _hypotheses(state.tokens[line], state.log_probs[line], scores[line], CUT)
+    everywhere = torch.ones_like(scores[line], dtype=torch.bool)
+    alive = _hypotheses(state.tokens[line], state.log_probs[line], scores[line], everywhere)
     return sorted(alive, key=lambda each: -each.score)
 
 
@@ -226,7 +231,7 @@ def beam_search(
         extended[..., EOS] = NEVER
         beam = config.beam_size
         log_probs, places = take_best(extended.flatten(1), beam + 1)
-        state = finish(state, ends_with_a_place(state, ends, log_probs[:, beam:]), config)
+        state = finish(state, ends, log_probs[:, beam:], config)
         grown, parents = prune(state, log_probs[:, :beam], places[:, :beam], extended.shape[2])
         running = []
         for line, is_done in enumerate(done(grown, config).tolist()):
@@ -303,13 +308,18 @@ def _hypotheses(
     tokens: Int[Tensor, "hypotheses length"],
     log_probs: Float[Tensor, " hypotheses"],
     scores: Float[Tensor, " hypotheses"],
-    *flags: str,
+    cut: Bool[Tensor, " hypotheses"],
 ) -> list[Hypothesis]:
     """Returns those that are possible; what stands behind EOS is padding."""
-    rows = zip(tokens.tolist(), log_probs.tolist(), scores.tolist(), strict=True)
+    columns = (column.tolist() for column in (tokens, log_probs, scores, cut))
     return [
-        Hypothesis(ids[: ids.index(EOS) + 1] if EOS in ids else ids, log_prob, score, flags)
-        for ids, log_prob, score in rows
+        Hypothesis(
+            ids[: ids.index(EOS) + 1] if EOS in ids else ids,
+            log_prob,
+            score,
+            (CUT,) if is_cut else (),
+        )
+        for ids, log_prob, score, is_cut in zip(*columns, strict=True)
         if log_prob != NEVER
     ]
 

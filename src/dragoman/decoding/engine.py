@@ -14,7 +14,7 @@ from dragoman.config import DecodingConfig
 from dragoman.decoding.penalties import length_penalty
 
 CUT = "cut"
-"""The flag of an output that ended without EOS, for want of room or of a possible token."""
+"""The flag of an output that ended for want of room or of a possible token: it isn't complete."""
 SOURCE_CUT = "source-cut"
 """The flag of an output whose source was longer than allowed and lost its end."""
 
@@ -24,7 +24,7 @@ class Hypothesis:
     """One output of a search."""
 
     tokens: list[int]
-    """The generated ids, the final EOS among them unless the output is flagged `cut`."""
+    """The generated ids, the final EOS among them, which a `cut` output may lack."""
     log_probability: float = 0.0
     """The natural logarithm of the probability of `tokens` given the source.
 
@@ -91,6 +91,10 @@ class Engine(Protocol):
         Nothing given nothing has 0, as `translate` has it; a target longer than the model can
         generate has minus infinity.
         """
+        ...
+
+    def longest_source(self, config: DecodingConfig) -> int:
+        """Returns how many tokens, EOS included, are read of a source; a longer one is cut."""
         ...
 
     def align(

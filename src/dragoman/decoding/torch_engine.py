@@ -127,6 +127,10 @@ class TorchEngine:
                     found[index] = log_prob
         return found
 
+    def longest_source(self, config: DecodingConfig) -> int:
+        """Returns how many tokens, EOS included, are read of a source; a longer one is cut."""
+        return min(config.max_source_length, self.max_length or config.max_source_length)
+
     def align(
         self,
         sources: Sequence[Sequence[int]],
@@ -163,7 +167,7 @@ class TorchEngine:
     def _end_sources(
         self, sources: Sequence[Sequence[int]], config: DecodingConfig
     ) -> list[list[int]]:
-        longest = min(config.max_source_length, self.max_length or config.max_source_length)
+        longest = self.longest_source(config)
         return [[*source[: longest - 1], EOS] for source in sources]
 
     def _force(self, sources: list[list[int]], targets: list[list[int]]) -> list[float]:

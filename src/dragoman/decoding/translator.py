@@ -33,15 +33,15 @@ class Translation:
     """On request: a row for each target piece and EOS, a column for each source piece and EOS.
 
     Each row says how the last layer's cross-attention, mean over its heads, is spread over the
-    source as that piece is chosen; it sums to 1. A cut output has no row for EOS, an empty one no
-    alignment.
+    source as that piece is chosen; it sums to 1. A cut output may have no row for EOS, an empty one
+    has no alignment.
     """
     flags: tuple[str, ...] = ()
     """What went wrong, or looks as if it had.
 
-    `cut`: ended for want of room; `source-cut`: the source was too long and lost its end;
-    `long`: far longer than the source; `repeated`: the same over and over; `unlikely`: of low
-    probability to the model itself.
+    `cut`: ended for want of room, not because it was complete; `source-cut`: the source was too
+    long and lost its end; `long`: far longer than the source; `repeated`: the same over and over;
+    `unlikely`: of low probability to the model itself.
     """
 
 
@@ -124,6 +124,11 @@ class Translator:
             _encode(self.target_tokenizer, targets),
             _override(config, overrides),
         )
+
+    def count_cut_sources(self, texts: Sequence[str], config: DecodingConfig) -> int:
+        """Returns how many of these texts are too long and lose their end."""
+        longest = self.engine.longest_source(config)
+        return sum(len(ids) >= longest for ids in _encode(self.source_tokenizer, texts))
 
     def attend(
         self,

@@ -5,6 +5,8 @@ Plain definition: `dragoman.model.attention.scaled_dot_product_attention`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -21,6 +23,11 @@ torch's function, which has no dropout, 0.5 to 0.8 and 0.4 to 0.7. At 128 x 128 
 spare. What bfloat16 takes was not measured where its products are fast: there the limit is set for
 the memory alone."""
 _ALL = (slice(None), slice(None), slice(None))
+
+
+def longest_with_weights(precision: str) -> int:
+    """Returns the tokens of the longest sentence of whose attention a CPU keeps the weights."""
+    return math.isqrt((_LONG_NARROW if precision == "bfloat16" else _LONG) - 1)
 
 
 def is_long(query: Tensor, key: Tensor) -> bool:

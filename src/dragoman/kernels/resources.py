@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _SLACK = 1.5
 """How many times what the work takes a process may hold before it gives back what is free."""
+_MEMORY = Path("/proc/meminfo")
+_CONTAINER, _LIMIT_AND_USE = Path("/sys/fs/cgroup"), ("memory.max", "memory.current")
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -57,13 +59,34 @@ def limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+@contextlib.contextmanager
+def limited_to_what_is_there() -> Iterator[None]:
+    """Makes an allocation fail, meanwhile, that would have the system kill this process."""
+    available, held = available_bytes(), _read("VmData")
+    if available is None or held is None:
+        yield
+        return
+    import resource
+
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([held + available, *limits]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
 def available_bytes() -> int | None:
-    """Returns the memory that the machine could still give."""
-    path = Path("/proc/meminfo")
-    if not path.exists():
+    """Returns the memory that the machine, or this process's container, could still give."""
+    if not _MEMORY.exists():
         return None
-    [line] = [line for line in path.read_text("utf-8").splitlines() if "MemAvailable" in line]
-    return int(line.split()[1]) * 1024
+    [line] = [line for line in _MEMORY.read_text("utf-8").splitlines() if "MemAvailable" in line]
+    left = [int(line.split()[1]) * 1024]
+    with contextlib.suppress(OSError, ValueError):  # no limit is the word max
+        most, now = (int((_CONTAINER / name).read_text("utf-8")) for name in _LIMIT_AND_USE)
+        left.append(most - now)
+    return min(left)
 
 
 def give_back_memory() -> None:

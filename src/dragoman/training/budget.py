@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from dragoman.config import UNK, Config, ModelConfig
-from dragoman.kernels.attention import is_long
+from dragoman.kernels.attention import is_long, longest_with_weights
 from dragoman.kernels.device import compute_in, resolve_precision
 from dragoman.model.architecture import build_model
 from dragoman.model.attention import FusedMultiHeadAttention
@@ -57,11 +57,18 @@ def step_shape(config: Config, length: int) -> BatchShape:
     return BatchShape(max(1, config.training.batch_tokens // length), length)
 
 
-def largest_micro_batch(config: Config) -> BatchShape:
-    """Returns the micro-batch that takes the most memory: the longest sentences that may come."""
-    batch_tokens = config.training.batch_tokens
-    step = step_shape(config, min(batch_tokens, config.longest_sentence or batch_tokens))
-    return BatchShape(-(-step.pairs // config.training.accumulation), step.length)
+def largest_micro_batches(config: Config, precision: str, device: str) -> list[BatchShape]:
+    """Returns micro-batches one of which takes the most memory.
+
+    They have the longest sentences that may come, and on a CPU the longest that keep weights.
+    """
+    training = config.training
+    longest = min(training.batch_tokens, config.longest_sentence or training.batch_tokens)
+    lengths = {longest}
+    if device == "cpu":
+        lengths.add(min(longest, longest_with_weights(precision)))
+    steps = (step_shape(config, length) for length in sorted(lengths))
+    return [BatchShape(-(-each.pairs // training.accumulation), each.length) for each in steps]
 
 
 def count_parameters(config: ModelConfig) -> dict[str, int]:

@@ -26,8 +26,8 @@ def read_summary(folder: ModelFolder) -> dict[str, Any]:
         if any(type(value) is not _KEPT[key] for key, value in found.items()):
             raise TypeError
         return found
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: damaged") from None
 

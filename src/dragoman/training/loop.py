@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 
 from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder
-from dragoman.config import PAD, Config, InputError, RunError
+from dragoman.config import PAD, Config, RunError
 from dragoman.data.atomic import held_alone
-from dragoman.data.batching import Indices, largest_batch
+from dragoman.data.batching import Indices, largest_batches
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
+from dragoman.kernels.attention import longest_with_weights
 from dragoman.kernels.device import offers_bfloat16, resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
 from dragoman.kernels.process import product_route, use_product_route
@@ -123,10 +124,11 @@ class TrainingRun:
         self.ranks = ranks
         training = self.config.training
         tokenizers = folder.read_tokenizers()
-        self.corpus = EncodedCorpus.open(folder.run / "data" / TRAINING, tokenizers.fingerprint)
+        self.corpus = EncodedCorpus.open(
+            folder.run / "data" / TRAINING, tokenizers.fingerprint, tokenizers.sizes
+        )
         share = training.batch_tokens // (ranks.count * training.accumulation)
         self.validator = Validator.open(folder, self.config, tokenizers, share)
-        self._vocab_sizes = len(tokenizers.source), len(tokenizers.target)
         self._subword_dropout = SubwordDropout(
             tokenizers.source,
             tokenizers.target,
@@ -200,13 +202,15 @@ class TrainingRun:
         return resolve_precision(precision, device)
 
     def _note_computing(self) -> None:
-        now = f"{self.precision} on {self.ranks.device.type}"
-        if now == "float32 on cpu":
+        before, _, kept = self.state.computing.partition(", products by ")
+        now, route = f"{self.precision} on {self.ranks.device.type}", ""
+        if self.ranks.device.type == "cpu" and self.precision != "float64":
             # which way is faster was measured: another time, or in another rank, it may be another
-            _, _, kept = self.state.computing.partition(", products by ")
             use_product_route(self.ranks.agree(kept or product_route()))
-            now += f", products by {product_route()}"
-        if self.state.computing not in ("", now):
+            route = product_route()  # also of a bfloat16 run: it validates in float32
+        changed = before not in ("", now) or kept not in ("", route)
+        now += f", products by {route}" if route else ""
+        if changed:
             self._warn(
                 f"this run has computed in {self.state.computing} and goes on in {now}: its "
                 "numbers differ from here on as rounding does"
@@ -216,14 +220,17 @@ class TrainingRun:
     def _rehearse(self) -> None:
         training, data = self.config.training, self.config.data
         parts = list(zip(self.corpus.parts, data.weights, strict=True))
-        pairs, tokens = largest_batch(self.corpus.lengths, training.batch_tokens, parts)
-        share = -(-pairs // (self.ranks.count * training.accumulation))
-        grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
-        tokens = max(tokens, min(grown, self.config.longest_sentence or grown))
+        bounds = [longest_with_weights(self.precision)] if self.ranks.device.type == "cpu" else []
         loss = TrainingLoss(self.model, training.label_smoothing)
         problem = None
         try:
-            rehearse(loss, share, tokens, self.precision, training.accumulation)
+            for pairs, tokens in largest_batches(
+                self.corpus.lengths, training.batch_tokens, bounds, parts
+            ):
+                share = -(-pairs // (self.ranks.count * training.accumulation))
+                grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
+                most = max(tokens, min(grown, self.config.longest_sentence or grown))
+                rehearse(loss, share, most, self.precision, training.accumulation)
         except RunError as error:
             problem = error
         for found in self.ranks.gather(problem):
@@ -288,9 +295,6 @@ class TrainingRun:
     def _load(self, indices: Indices, part: int) -> Batch:
         seed = self.config.training.seed, self._next.step, self.ranks.rank, part
         sides = self.corpus.batch(indices, self._subword_dropout.recut(seed))
-        for ids, size in zip(sides, self._vocab_sizes, strict=True):
-            if ids.max() >= size:
-                raise InputError(f"{self.folder.path}: the encoded text is damaged: id {ids.max()}")
         source, target = (torch.from_numpy(side).to(self.ranks.device) for side in sides)
         return source, target
 

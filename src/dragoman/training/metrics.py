@@ -43,7 +43,10 @@ class MetricsFile:
         """
         if size and (not path.exists() or path.stat().st_size < size):
             raise InputError(f"{path}: damaged, it should have {size:,} bytes or more")
-        self._file = path.open("ab", buffering=0)
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from None
         self._file.truncate(size)
         try:
             read_metrics(path)
@@ -53,8 +56,10 @@ class MetricsFile:
 
     def write(self, event: Event) -> None:
         """Appends an event."""
+        rest = (json.dumps(event, ensure_ascii=False) + "\n").encode()
         try:
-            self._file.write((json.dumps(event, ensure_ascii=False) + "\n").encode())
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self._file.write(rest) :]
         except OSError as error:  # which doesn't know the file's name
             raise OSError(error.errno, error.strerror, self._file.name) from None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 
 from dragoman.config import EOS, UNK, RunError
 from dragoman.kernels.device import compute_in
 from dragoman.kernels.memory import is_want_of_memory
+from dragoman.kernels.resources import limited_to_what_is_there
 from dragoman.training.step import TrainingLoss
 
 
@@ -33,7 +36,10 @@ def rehearse(
     try:
         ids = torch.full((pairs, tokens), UNK, device=device)
         ids[:, -1] = EOS
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with (
+            limited_to_what_is_there() if device.type == "cpu" else nullcontext(),
+            torch.random.fork_rng([device] if device.type == "cuda" else []),
+        ):
             for _ in range(min(2, accumulation)):
                 with compute_in(precision, device):
                     total = loss(ids, ids).loss

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config
+from dragoman.data.batching import plan_in_order
 from dragoman.data.corpus import read_pairs
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import VALIDATION, VALIDATION_TEXT
@@ -42,9 +43,12 @@ class Validator:
         path: Path = folder.run / "data"
         pairs = list(read_pairs((), (), (str(path / VALIDATION_TEXT),)))
         pairs = pairs[: config.training.validation_lines]
+        corpus = EncodedCorpus.open(path / VALIDATION, tokenizers.fingerprint, tokenizers.sizes)
+        for batch in plan_in_order(corpus.lengths.max(axis=1), batch_tokens):
+            corpus.batch(batch)  # damage shows now, not after hours of training
         return cls(
             config,
-            EncodedCorpus.open(path / VALIDATION, tokenizers.fingerprint),
+            corpus,
             [source for source, _ in pairs],
             [target for _, target in pairs],
             tokenizers,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
-from dragoman.decoding.beam import done, ends_with_a_place, finish, prune
+from dragoman.decoding.beam import done, finish, prune
 from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.translator import Translation
 from dragoman.lab.base import SMALL
@@ -112,8 +112,7 @@ def _each(
 
 def _at(results: Results, measure: str, x: float) -> float:
     """Returns the mean over the seeds of one point of a series."""
-    found = [trial.measures[measure] for trial in results.of(_BASE)]
-    values = [series[f"{x:g}"] for series in found if isinstance(series, dict)]
+    values = results.values_at(_BASE, measure, f"{x:g}")
     return sum(values) / len(values)
 
 
@@ -179,7 +178,7 @@ _BY_PENALTY = Text("length penalty", "长度惩罚")
 EXPERIMENT = Experiment(
     name="beam",
     number=19,
-    version=2,
+    version=3,
     title=Text("Beam size and length penalty", "束宽与长度惩罚"),
     question=Text(
         "How wide should a search be, and what does it do to the length?",
@@ -301,5 +300,5 @@ EXPERIMENT = Experiment(
         "如果较长者在某个惩罚下获胜，那么在更高的惩罚下也会获胜。",
     ),
     formula="score = log p / ((5 + L) / 6)^alpha (gnmt), log p / L^alpha (power)",
-    code=(length_penalty, ends_with_a_place, finish, prune, done),
+    code=(length_penalty, finish, prune, done),
 )
