@@ -93,6 +93,6 @@ def untrained() -> Callable[..., Trained]:
         config = build_config(SMALL, {"model": {**model, **sizes}})
         torch.manual_seed(1)
         fresh = build_model(config.model).eval()
-        return Trained(Path(), fresh, config, Tokenizers(tokenizer, tokenizer), data, items=[])
+        return Trained(Path(), fresh, config, Tokenizers(tokenizer, tokenizer), data)
 
     return make

@@ -302,6 +302,7 @@ def test_a_deep_model_that_learns_nothing_anyway_can_not_answer() -> None:
     for kept, lost, outcome in (
         (10, 0, "confirmed"),
         (10, 1, "not confirmed"),
+        (1, 0, "within noise"),
         (0, 0, "no result"),
     ):
         names = "6 encoder layers", "6 encoder layers, no residual"
@@ -374,3 +375,4 @@ def test_a_curve_that_looks_sound_has_right_tokens_and_wrong_translations() -> N
     ):
         leaking = trial("transposed back only", right, {"forced": forced, "reread": 0.0})
         assert judged(transpose, 4, found(trial("transposed", 18), leaking)) == outcome
+        assert judged(transpose, 4, found(trial("transposed", 0), leaking)) == "no result"

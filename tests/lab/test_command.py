@@ -10,6 +10,7 @@ import pytest
 
 from dragoman.cli.lab_progress import LabProgress, describe_trial, sparkline
 from dragoman.cli.main import main
+from dragoman.config import RunError
 from dragoman.lab import experiments
 from dragoman.lab.experiment import Experiment, Trial
 
@@ -58,6 +59,28 @@ def test_a_text_that_one_experiment_refuses_is_tried_with_the_others(
     assert shown.err.splitlines()[-1].startswith(("error: wide: data.vocab_size is 2", "hint"))
     assert main(["lab", "report", "--output", folder]) == 0
     assert "unfinished: wide;" in capsys.readouterr().err
+
+
+def test_an_experiment_that_can_not_run_is_named_when_the_others_have_run(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starve() -> dict[str, float]:
+        raise RunError("not enough memory", "it takes about 2 GB")
+
+    toy = experiments.EXPERIMENTS["toy"]
+    others = {
+        "wide": dataclasses.replace(toy, name="wide", settings={"data": {"vocab_size": 2}}),
+        "large": dataclasses.replace(toy, name="large", observe=starve),
+    }
+    for name, other in others.items():
+        monkeypatch.setitem(experiments.EXPERIMENTS, name, other)
+    names = ("wide", "large", "toy")
+    assert main(["lab", "run", *names, "--quick", "--threads", "1", "--output", folder]) == 1
+    shown = capsys.readouterr()
+    assert "toy: One <half> & more" in shown.out
+    error, hint = shown.err.splitlines()[-2:]
+    assert error == "error: large: not enough memory; stopped, too: wide"
+    assert hint == "hint: it takes about 2 GB"
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,8 @@ def costs(way: str, power: float, factor: float = 1.0) -> dict[str, Measured]:
         (length._judge_quadratic, costs("reference", 2), "confirmed"),
         (length._judge_quadratic, costs("reference", 1.5), "not confirmed"),
         (length._judge_quadratic, {"peak_reference": {}}, "no result"),
-        (length._judge_sixty_four, costs("reference", 2), "confirmed"),
+        (length._judge_sixty_four, costs("reference", 1.95), "confirmed"),
+        (length._judge_sixty_four, costs("reference", 2.05), "not confirmed"),
         (length._judge_sixty_four, costs("reference", 1.8), "not confirmed"),
         (length._judge_sixty_four, {"peak_reference": {}}, "no result"),
         (length._judge_linear, costs("blockwise", 1), "confirmed"),
@@ -212,6 +213,15 @@ def costs(way: str, power: float, factor: float = 1.0) -> dict[str, Measured]:
                 "seconds_reference_again": costs("reference", 2, 1.3)["peak_reference"],
             },
             "confirmed",
+        ),
+        (
+            length._judge_checkpointing,
+            costs("reference", 2)
+            | {
+                "peak_reference_again": costs("reference", 2, 0.5)["peak_reference"],
+                "seconds_reference_again": costs("reference", 2, 1.53)["peak_reference"],
+            },
+            "within noise",
         ),
         (
             length._judge_checkpointing,

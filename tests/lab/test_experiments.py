@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from dragoman.lab.experiment import Experiment, Text, flatten
+from dragoman.config import PAD
+from dragoman.lab.experiment import Experiment, Measured, Results, Text, Trial, flatten
 from dragoman.lab.experiments import EXPERIMENTS, find_experiments, scaling
 from dragoman.lab.experiments.cross_attention import source_effect
 from dragoman.lab.experiments.positions import equivariance_error, learned_stop
@@ -121,9 +124,121 @@ def test_the_source_matters_to_the_last_bit_through_cross_attention_only(
     assert source_effect(untrained()) > 0.1
 
 
-def test_forced_accuracy_is_the_share_of_real_tokens_that_are_right(untrained: Untrained) -> None:
+def test_unpadded_batches_hold_every_test_sentence_once_and_no_padding(
+    untrained: Untrained,
+) -> None:
     trained = untrained()
-    source, target = (end_and_pad(side) for side in trained.ids)
-    best = trained.model(source, trained.model.decoder_input(target)).argmax(-1)
-    right = ((best == target) & (target != 0)).sum().item()
-    assert trained.forced_accuracy() == right / (target != 0).sum().item()
+    found = []
+    for source, target in trained.unpadded:
+        assert (source != PAD).all()
+        assert (target != PAD).all()
+        found += zip(source[:, :-1].tolist(), target[:, :-1].tolist(), strict=True)
+    assert sorted(found) == sorted(zip(*trained.ids, strict=True))
+
+
+@pytest.mark.parametrize("head_transpose", ["both", "merge", "none"])
+def test_forced_accuracy_is_the_share_of_tokens_that_are_right_sentence_by_sentence(
+    untrained: Untrained, head_transpose: str
+) -> None:
+    trained = untrained(head_transpose=head_transpose)
+    right = tokens = 0
+    for ids in zip(*trained.ids, strict=True):
+        source, target = (end_and_pad([side]) for side in ids)
+        best = trained.model(source, trained.model.decoder_input(target)).argmax(-1)
+        right += (best == target).sum().item()
+        tokens += target.numel()
+    assert trained.forced_accuracy() == right / tokens
+
+
+def test_what_is_right_to_the_letter_is_counted(untrained: Untrained) -> None:
+    trained = untrained()
+    texts = [each.text for each in trained.translations]
+    pairs = [(source, text) for (source, _), text in zip(trained.data.test, texts, strict=True)]
+    right = dataclasses.replace(trained.data, test=[*pairs[:5], *trained.data.test[5:]])
+    told = dataclasses.replace(trained, data=right)
+    assert told.items[:5] == [1.0] * 5
+    assert told.exact(right.test) == sum(told.items) / len(told.items)
+
+
+def results_of(experiment: Experiment, found: dict[str, tuple[int, dict[str, float]]]) -> Results:
+    """Returns results in which variants translate so many of 20 sentences; the others broke off."""
+    trials = [Trial(each.name, 1, [(1, 1.0)], failed="no luck") for each in experiment.variants]
+    whole = [
+        Trial(name, 1, [(1, 1.0)], {"exact": n / 20, **measures}, [1.0] * n + [0.0] * (20 - n))
+        for name, (n, measures) in found.items()
+    ]
+    return Results({}, [*whole, *(trial for trial in trials if trial.variant not in found)])
+
+
+def outcome(experiment: Experiment, number: int, results: Results) -> str:
+    return experiment.judge(experiment.claims[number], results).outcome
+
+
+@pytest.mark.parametrize(
+    ("without", "sinusoidal", "measures", "expected"),
+    [
+        (0, 15, {"beyond": 0.0}, "confirmed"),
+        (3, 15, {"beyond": 0.0}, "not confirmed"),  # above what can be guessed
+        (0, 0, {"beyond": 0.0}, "no result"),
+        (0, 15, {}, "no result"),  # no strings
+    ],
+)
+def test_a_model_without_positions_can_guess_but_not_reverse(
+    without: int, sinusoidal: int, measures: dict[str, float], expected: str
+) -> None:
+    experiment = EXPERIMENTS["positions"]
+    found = {"none": (without, measures), "sinusoidal": (sinusoidal, measures)}
+    assert outcome(experiment, 1, results_of(experiment, found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "masked", "forced", "expected"),
+    [
+        (0, 15, 0.95, "confirmed"),
+        (0, 15, 0.85, "not confirmed"),
+        (15, 15, 0.95, "not confirmed"),
+        (0, 0, 0.95, "no result"),
+    ],
+)
+def test_cheating_is_seen_beside_a_masked_model_that_has_learnt(
+    free: int, masked: int, forced: float, expected: str
+) -> None:
+    experiment = EXPERIMENTS["causal-mask"]
+    found = {"no causal mask": (free, {"forced": forced}), "causal mask": (masked, {})}
+    assert outcome(experiment, 0, results_of(experiment, found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("without", "whole", "expected"),
+    [(0, 15, "confirmed"), (1, 15, "not confirmed"), (0, 1, "within noise"), (0, 0, "no result")],
+)
+def test_nothing_is_left_where_clearly_more_was(without: int, whole: int, expected: str) -> None:
+    experiment = EXPERIMENTS["cross-attention"]
+    found = {"no cross-attention": (without, {}), "cross-attention": (whole, {})}
+    assert outcome(experiment, 1, results_of(experiment, found)) == expected
+
+
+def test_a_neighbour_s_padding_is_judged_at_the_longest() -> None:
+    experiment = EXPERIMENTS["padding-mask"]
+    for longest, expected in ((0.5, "confirmed"), (1e-4, "not confirmed")):
+        measures = {"drift": {"1": 0.7, "32": longest}, "changed": 0.0}
+        trial = Trial("no padding mask", 1, [], measures)  # type: ignore[arg-type]
+        assert outcome(experiment, 1, Results({}, [trial])) == expected
+
+
+class NotObservedError(Exception):
+    pass
+
+
+class Unobserved(dict[str, Measured]):
+    def __missing__(self, name: str) -> Measured:
+        raise NotObservedError
+
+
+@every_experiment
+def test_where_all_trials_broke_off_no_verdict_takes_their_numbers(experiment: Experiment) -> None:
+    results = results_of(experiment, {})
+    results = dataclasses.replace(results, observed=Unobserved())
+    for claim in experiment.claims:
+        with contextlib.suppress(NotObservedError):  # this claim takes no trials
+            assert experiment.judge(claim, results).outcome == "no result"

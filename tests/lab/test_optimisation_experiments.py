@@ -164,6 +164,15 @@ def test_a_loss_shoots_up_and_stays_or_not(highest: float, end: float, outcome: 
     assert judge(warm_up.EXPERIMENT, 2, too_short).outcome == "no result"
 
 
+def test_a_run_that_breaks_off_has_shot_up_and_stayed() -> None:
+    trials = [broken("no warm-up"), trial("constant rate", end=0.1)]
+    verdict = judge(warm_up.EXPERIMENT, 2, trials)
+    assert verdict.outcome == "confirmed"
+    assert "rises by inf nats" in verdict.seen.en
+    control = [trial("no warm-up", highest_loss=9.0, first_loss=3.0), broken("constant rate")]
+    assert judge(warm_up.EXPERIMENT, 2, control).outcome == "no result"
+
+
 @pytest.mark.parametrize(("end", "outcome"), [(0.5, "confirmed"), (1.5, "not confirmed")])
 def test_a_low_rate_learns_without_warm_up_or_not(end: float, outcome: str) -> None:
     trials = [trial("no warm-up / 3", end=end), trial("constant rate", end=0.1)]
@@ -219,6 +228,29 @@ def test_a_deep_model_needs_its_warm_up_or_not() -> None:
     assert judge(norm_place.EXPERIMENT, 6, norm_trials(post)).outcome == "confirmed"
     assert judge(norm_place.EXPERIMENT, 6, norm_trials(pre)).outcome == "not confirmed"
     assert judge(norm_place.EXPERIMENT, 6, norm_trials()).outcome == "not confirmed"
+
+
+@pytest.mark.parametrize(
+    ("with_it", "without", "outcome"),
+    [
+        ((1, 1, 1), (0, 0, 1), "confirmed"),
+        ((1, 1, 1), (0, 1, 1), "within noise"),
+        ((0, 1, 1), (0, 0, 0), "within noise"),
+        ((1, 1, 1), (1, 1, 1), "not confirmed"),
+        ((0, 0, 0), (0, 0, 1), "not confirmed"),
+        ((0, 0, 0), (0, 0, 0), "no result"),
+    ],
+)
+def test_one_seed_that_does_not_learn_is_an_accident(
+    with_it: Sequence[int], without: Sequence[int], outcome: str
+) -> None:
+    trials = [
+        dataclasses.replace(trial(name, end=0.1 if learnt else 1.5), seed=seed)
+        for name, runs in ((name_of("post", 12), with_it), (name_of("post", 12, 0), without))
+        for seed, learnt in enumerate(runs)
+    ]
+    trials.append(trial(name_of("post", 2, 0)))
+    assert judge(norm_place.EXPERIMENT, 4, trials).outcome == outcome
 
 
 def test_the_shortest_warm_up_is_infinite_where_none_trains() -> None:
@@ -304,6 +336,7 @@ def test_adam_s_numbers_are_judged() -> None:
     assert outcome(3, *(trial(name, 17) for name in names)) == "within noise"
     worse = [trial(names[0], 29), trial(names[1], 29), trial(names[2], 2)]
     assert outcome(3, *worse) == "confirmed"
+    assert "intervals of 97.5%" in judge(adam.EXPERIMENT, 3, worse).seen.en
     paper = trial(names[0], 29, long_gradients=0.5)
     assert outcome(4, paper, trial("beta2 .999", 2)) == "confirmed"
     assert outcome(5, paper, trial("clipping", 2)) == "not confirmed"

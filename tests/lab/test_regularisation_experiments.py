@@ -6,17 +6,18 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from dragoman.checkpoint import ModelFolder, average_weights
-from dragoman.config import PAD
+from dragoman.config import PAD, RunError
 from dragoman.decoding.translator import Translation
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
-from dragoman.lab.experiment import Experiment, Measured, Results, Trial
+from dragoman.lab.experiment import BrokenOff, Experiment, Measured, Results, Trial
 from dragoman.lab.experiments import averaging, beam, dropout, label_smoothing, size
 from dragoman.lab.scores import Predictions, bleu, bleu_parts, predict, translate
 from dragoman.lab.trained import Trained, end_and_pad
@@ -156,6 +157,26 @@ def test_a_model_of_less_text_has_the_same_vocabulary_and_test_text(trained: Tra
     assert less.config.training == trained.config.training
 
 
+def test_the_last_step_counts_though_another_was_better(trained: Trained) -> None:
+    folder, last = ModelFolder(trained.folder), trained.at(20).to_arrays()
+    folder.write_weights(trained.at(1).to_arrays())
+    for name, values in Trained.open(folder, trained.data).model.to_arrays().items():
+        assert np.array_equal(last[name], values)
+
+
+def test_a_model_of_less_text_that_breaks_off_says_so(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(*arguments: Any, report: Callable[[Any], None], **options: Any) -> None:
+        report({"event": "start", "step": 0})
+        report({"event": "warning", "step": 1})
+        raise RunError("not finite: batch 1")
+
+    monkeypatch.setattr("dragoman.lab.trained.train", diverge)
+    with pytest.raises(BrokenOff, match=r"^not finite$"):
+        size.train_on_less(trained, 7)
+
+
 UP, DOWN, LEVEL = (1.0, 2.0, 3.0), (3.0, 2.0, 1.0), (2.0, 2.0, 2.0)
 """A measure of three variants, in their order."""
 
@@ -185,6 +206,19 @@ def test_smoothing_costs_perplexity_and_is_to_win_bleu_and_calibration(
         for at, variant in enumerate(label_smoothing.EXPERIMENT.variants)
     }
     assert outcomes(label_smoothing.EXPERIMENT, make_results(found)) == expected
+
+
+def test_one_step_that_is_clearly_the_wrong_way_refutes_all() -> None:
+    for levels, expected in (((3, 3, 2), "within noise"), ((3, 3, 4), "not confirmed")):
+        found: dict[str, dict[str, Measured]] = {
+            variant.name: {"overconfidence": level, "overconfidence_shares": shares(level)}
+            for variant, level in zip(label_smoothing.EXPERIMENT.variants, levels, strict=True)
+        }
+        [claim] = [
+            each for each in label_smoothing.EXPERIMENT.claims if "less sure" in each.statement.en
+        ]
+        verdict = label_smoothing.EXPERIMENT.judge(claim, make_results(found))
+        assert verdict.outcome == expected
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,18 @@ from typing import Any
 import pytest
 
 from dragoman.config import InputError, RunError
-from dragoman.lab import runner
+from dragoman.lab import trained
 from dragoman.lab.data import user_data
-from dragoman.lab.experiment import Change, Experiment, Text, Trial, Variant, holds
+from dragoman.lab.experiment import (
+    BrokenOff,
+    Change,
+    Experiment,
+    Results,
+    Text,
+    Trial,
+    Variant,
+    holds,
+)
 from dragoman.lab.experiments import EXPERIMENTS
 from dragoman.lab.runner import Plan, is_unfinished, run_experiment, stored_results
 
@@ -24,6 +33,14 @@ def ignore(trial: Trial) -> None:
 
 def forbid(*arguments: Any, **options: Any) -> None:
     raise AssertionError("trained again")
+
+
+@pytest.fixture
+def diverging(toy: Experiment) -> Experiment:
+    """The toy whose changed variant isn't finite any more after some steps."""
+    settings = {**toy.settings, "training": {**toy.settings["training"], "clip_norm": 0.0}}
+    wild = Variant("changed", Change("training.peak_learning_rate", 1e30))
+    return dataclasses.replace(toy, settings=settings, steps=60, variants=(toy.base, wild))
 
 
 def test_each_variant_has_each_seed_and_a_curve_to_the_last_step(
@@ -71,7 +88,7 @@ def test_what_was_run_is_not_run_again_and_reads_the_same(
     toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
-    monkeypatch.setattr(runner, "train", forbid)
+    monkeypatch.setattr(trained, "train", forbid)
     assert run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore) == first
     assert stored_results(toy, tmp_path) == first
 
@@ -81,7 +98,7 @@ def test_what_has_changed_is_run_again(
     toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, int]
 ) -> None:
     run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
-    monkeypatch.setattr(runner, "train", forbid)
+    monkeypatch.setattr(trained, "train", forbid)
     with pytest.raises(AssertionError, match="trained again"):
         run_experiment(
             dataclasses.replace(toy, **change),  # type: ignore[arg-type]
@@ -105,46 +122,84 @@ def test_an_interrupted_trial_goes_on_and_ends_as_if_nothing_had_happened(
     assert resumed == run_experiment(toy, Plan(tmp_path / "whole", seeds=1), ignore)
 
 
-def test_a_run_that_breaks_off_is_a_result(
+def test_a_run_that_breaks_off_is_a_result_which_no_claim_on_others_feels(
+    diverging: Experiment, tmp_path: Path
+) -> None:
+    found = run_experiment(diverging, Plan(tmp_path, seeds=1), ignore)
+    [on_base] = diverging.claims
+    on_changed = dataclasses.replace(
+        on_base, judge=lambda results: holds(results.mean("changed", "half") > 0, Text("", ""))
+    )
+    assert diverging.judge(on_base, found).outcome == "confirmed"
+    verdict = diverging.judge(on_changed, found)
+    assert verdict.outcome == "no result"
+    assert "changed, seed 1: the gradient wasn't finite in 10 steps in a row" in verdict.seen.en
+
+
+def test_a_trial_that_breaks_off_after_an_interruption_has_its_whole_curve(
     toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def diverge(*arguments: Any, **options: Any) -> None:
-        raise RunError("the gradient wasn't finite")
+    real = trained.train
 
-    monkeypatch.setattr(runner, "train", diverge)
+    def go_on(*arguments: Any, report: Callable[[Any], None], **options: Any) -> None:
+        real(*arguments, **options)  # in an earlier process, of which nothing is heard
+        report({"event": "start", "step": 5})
+        report({"event": "warning", "step": 6})
+        raise RunError("not finite")
+
+    monkeypatch.setattr(trained, "train", go_on)
+    for trial in run_experiment(toy, Plan(tmp_path, seeds=1), ignore).trials:
+        assert trial.failed == "not finite"
+        assert [step for step, _ in trial.curve] == [1, 2, 3, 4, 5]
+
+
+def test_a_measure_that_trains_and_breaks_off_is_a_failed_trial(
+    toy: Experiment, tmp_path: Path
+) -> None:
+    def measure(_: Any) -> dict[str, float]:
+        raise BrokenOff("not finite")
+
+    toy = dataclasses.replace(toy, measure=measure)
     found = run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
-    verdict = toy.judge(toy.claims[0], found)
-    assert verdict.outcome == "no result"
-    assert "base, seed 1: the gradient wasn't finite" in verdict.seen.en
+    assert [trial.failed for trial in found.trials] == ["not finite"] * 2
+    assert [len(trial.curve) for trial in found.trials] == [5, 5]
 
 
+@pytest.mark.parametrize("begun", [0, 7])
 def test_want_of_memory_before_the_first_step_is_no_result(
-    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: int
 ) -> None:
     def starve(*arguments: Any, report: Callable[[Any], None], **options: Any) -> None:
-        report({"event": "start"})
+        report({"event": "start", "step": begun})
+        report({"event": "warning", "step": begun})
         raise RunError("not enough memory")
 
-    monkeypatch.setattr(runner, "train", starve)
+    monkeypatch.setattr(trained, "train", starve)
     with pytest.raises(RunError, match="not enough memory"):
         run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
     assert stored_results(toy, tmp_path) is None
 
 
-def test_a_claim_about_failures_is_judged_with_them(
-    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def diverge(*arguments: Any, **options: Any) -> None:
-        raise RunError("the gradient wasn't finite")
-
-    monkeypatch.setattr(runner, "train", diverge)
-    found = run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
+def test_a_claim_about_failures_is_judged_with_them(toy: Experiment) -> None:
+    found = Results({}, [Trial(each.name, 1, [], failed="no luck") for each in toy.variants])
     claim = dataclasses.replace(
         toy.claims[0],
-        judge=lambda results: holds(all(t.failed for t in results.trials), Text("", "")),
-        about_failures=True,
+        judge=lambda results: holds(all(t.failed for t in results.of("base")), Text("", "")),
     )
     assert toy.judge(claim, found).outcome == "confirmed"
+
+
+def test_a_text_is_thinned_out_whoever_gave_it(
+    toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    toy = dataclasses.replace(
+        toy, thin_out=10, measure=lambda trained: {"half": float(len(trained.data.train))}
+    )
+    for data in (None, user_data((), (), [write_pairs(tmp_path / "p.tsv", 120)])):
+        found = run_experiment(toy, Plan(tmp_path / str(len(seen)), seeds=1, data=data), ignore)
+        seen += map(int, found.values("base", "half"))
+    assert seen == [11, 11]
 
 
 def test_variants_of_the_same_settings_keep_apart(toy: Experiment, tmp_path: Path) -> None:
@@ -160,7 +215,7 @@ def test_the_same_text_elsewhere_is_the_same_run(
 ) -> None:
     first = run_experiment(toy, Plan(tmp_path / "a", quick=True, seeds=1), ignore)
     (tmp_path / "a").rename(tmp_path / "b")
-    monkeypatch.setattr(runner, "train", forbid)
+    monkeypatch.setattr(trained, "train", forbid)
     assert run_experiment(toy, Plan(tmp_path / "b", quick=True, seeds=1), ignore) == first
 
 
@@ -178,7 +233,7 @@ def test_a_longer_run_that_was_not_ended_does_not_hide_the_shorter_one(
     quick = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
     assert not is_unfinished(toy, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "train", interrupt)
+        patch.setattr(trained, "train", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run_experiment(toy, Plan(tmp_path, seeds=1), ignore)
     assert is_unfinished(toy, tmp_path)
@@ -192,6 +247,13 @@ def interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
+def test_results_of_other_variants_are_not_read(toy: Experiment, tmp_path: Path) -> None:
+    run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    renamed = dataclasses.replace(toy, variants=(toy.base, Variant("new", toy.variants[1].change)))
+    assert stored_results(renamed, tmp_path) is None
+    assert is_unfinished(renamed, tmp_path)
+
+
 def test_results_of_another_version_are_not_read(toy: Experiment, tmp_path: Path) -> None:
     run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
     newer = dataclasses.replace(toy, version=2)
@@ -202,14 +264,14 @@ def test_results_of_another_version_are_not_read(toy: Experiment, tmp_path: Path
 def test_a_laboratory_can_be_moved_in_the_middle_of_a_trial(
     toy: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = runner.train
+    real = trained.train
 
     def stop(*arguments: Any, **options: Any) -> None:
         real(*arguments, **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "train", stop)
+        patch.setattr(trained, "train", stop)
         with pytest.raises(KeyboardInterrupt):
             run_experiment(toy, Plan(tmp_path / "here", seeds=1), ignore)
     (tmp_path / "here").rename(tmp_path / "there")

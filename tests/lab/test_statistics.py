@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.lab.statistics import Band, bootstrap_difference, curve_band, student_quantile
+from dragoman.lab.statistics import (
+    Band,
+    Difference,
+    bootstrap_difference,
+    curve_band,
+    student_quantile,
+)
 
 scores = st.lists(st.floats(-10, 10), min_size=1, max_size=7)
 
@@ -60,6 +68,23 @@ def test_the_direction_is_the_sign_of_the_mean() -> None:
 )
 def test_students_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
     assert student_quantile(freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_more_confidence_takes_a_wider_interval(seeds: int) -> None:
+    random = np.random.default_rng(1)
+    higher, lower = random.normal(1, 1, (seeds, 31)), random.normal(0, 1, (seeds, 31))
+    usual, wider = (bootstrap_difference(higher, lower, share) for share in (0.95, 0.975))
+    assert wider.low < usual.low < usual.mean == wider.mean < usual.high < wider.high
+
+
+def test_students_quantiles_follow_the_confidence() -> None:
+    assert student_quantile(2, 0.975) == pytest.approx(6.2053, rel=1e-3)
+    assert student_quantile(9, 0.99) == pytest.approx(3.2498, rel=1e-3)
+
+
+def test_a_difference_that_is_no_number_is_not_clear() -> None:
+    assert not Difference(math.nan, math.nan, math.nan).clear
 
 
 @pytest.mark.parametrize("of_seeds", [0.0, 0.03, 0.1])

@@ -12,7 +12,7 @@ from dragoman.cli import runtime
 from dragoman.cli.lab_progress import LabProgress
 from dragoman.cli.parser import Commands, Parser, whole_number
 from dragoman.cli.progress import say
-from dragoman.config import InputError
+from dragoman.config import InputError, RunError
 
 if TYPE_CHECKING:
     from dragoman.lab.data import LabData
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> None:
     plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data)
     if seeds == 1:
         say("one seed: intervals hold for it alone")
-    refused: dict[str, InputError] = {}
+    stopped: dict[str, InputError | RunError] = {}
     for experiment in experiments:
         say(f"{experiment.name}: {experiment.question.en}")
         if data is not None and not experiment.variants:
@@ -114,15 +114,21 @@ def _run(arguments: argparse.Namespace) -> None:
         try:
             with LabProgress(experiment, seeds) as progress:
                 results = run_experiment(experiment, plan, progress)
-        except InputError as error:  # a text may be wrong for one and right for the others
-            refused[experiment.name] = error
+        except (InputError, RunError) as error:  # a text or a machine may do for the others
+            stopped[experiment.name] = error
             continue
         print("\n".join(_describe(experiment, results)), flush=True)
-    if refused:
-        (name, first), *rest = refused.items()
-        others = f"; refused, too: {', '.join(each for each, _ in rest)}" if rest else ""
-        raise InputError(f"{name}: {first}{others}", first.hint)
+    if stopped:
+        raise _in_one(stopped)
     say(f"for curves and code: dragoman lab report --output {arguments.output}")
+
+
+def _in_one(stopped: Mapping[str, InputError | RunError]) -> InputError | RunError:
+    """Returns an error that names all experiments that were stopped; a failure before misuse."""
+    failures_first = sorted(stopped.items(), key=lambda each: isinstance(each[1], InputError))
+    (name, first), *rest = failures_first
+    others = f"; stopped, too: {', '.join(each for each, _ in rest)}" if rest else ""
+    return type(first)(f"{name}: {first}{others}", first.hint)
 
 
 def _data(arguments: argparse.Namespace) -> LabData | None:

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from dragoman.lab.trained import Trained
 
 Outcome = Literal["confirmed", "not confirmed", "within noise", "no result"]
-"""`no result`: a run of the experiment broke off, or its data can't answer."""
+"""`no result`: a run that it takes broke off, or the data can't answer."""
 Measured = float | dict[str, float] | list[list[float]]
 """A number; numbers by what they depend on, such as a length; or a grid, row by row."""
+
+
+class BrokenOff(Exception):
+    """A training run broke off, so that what was asked for can't be had; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,20 @@ class Results:
     trials: list[Trial]
 
     def of(self, variant: str) -> list[Trial]:
-        """Returns the trials of a variant, seed by seed."""
+        """Returns the trials of a variant, seed by seed; also those that broke off."""
         found = [trial for trial in self.trials if trial.variant == variant]
         return sorted(found, key=lambda trial: trial.seed)
+
+    def whole(self, variant: str) -> list[Trial]:
+        """Returns the trials of a variant, seed by seed, all with their measures.
+
+        Raises:
+            BrokenOff: naming those that broke off, if any did. So do all that ask for measures.
+        """
+        trials = self.of(variant)
+        if failed := [f"{t.variant}, seed {t.seed}: {t.failed}" for t in trials if t.failed]:
+            raise BrokenOff("; ".join(failed))
+        return trials
 
     def number(self, name: str) -> float:
         """Returns a single number of those that were observed without training."""
@@ -138,20 +153,29 @@ class Results:
 
     def values(self, variant: str, measure: str) -> list[float]:
         """Returns a single-number measure of a variant, seed by seed."""
-        return [float(trial.measures[measure]) for trial in self.of(variant)]  # type: ignore[arg-type]
+        return [float(trial.measures[measure]) for trial in self.whole(variant)]  # type: ignore[arg-type]
 
     def mean(self, variant: str, measure: str) -> float:
         """Returns a measure's mean over the seeds."""
         found = self.values(variant, measure)
         return sum(found) / len(found)
 
+    def values_at(self, variant: str, measure: str, x: str) -> list[float]:
+        """Returns one point of a measure that depends on something, seed by seed."""
+        found = [trial.measures[measure] for trial in self.whole(variant)]
+        return [series[x] for series in found if isinstance(series, dict)]
+
+    def has(self, variant: str, measure: str) -> bool:
+        """Says whether a measure was taken of a variant: some can't be on every text."""
+        return all(measure in trial.measures for trial in self.whole(variant))
+
     def items(self, variant: str) -> list[list[float]]:
         """Returns the score of each test sentence, seed by seed."""
-        return [trial.items for trial in self.of(variant)]
+        return [trial.items for trial in self.whole(variant)]
 
     def parts(self, variant: str, measure: str) -> list[list[float]]:
         """Returns a measure's values, of one test sentence or part each, seed by seed."""
-        found = [trial.measures[measure] for trial in self.of(variant)]
+        found = [trial.measures[measure] for trial in self.whole(variant)]
         return [list(values.values()) for values in found if isinstance(values, dict)]
 
 
@@ -174,9 +198,7 @@ class Claim:
     prediction: Text
     """Written before the run."""
     judge: Callable[[Results], Verdict]
-    """Computes the verdict; it may expect every measure of every trial."""
-    about_failures: bool = False
-    """Whether trials that broke off count: the judge is then given them, too, without measures."""
+    """Computes the verdict; it may expect every measure of every trial that came to its end."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +226,8 @@ class Experiment:
     """The first one is the base; none where nothing is trained."""
     data: Callable[[], LabData] | None = None
     """Makes the text, where the user gives none."""
+    thin_out: int = 1
+    """Of the training text, the user's or not, one pair in so many is used."""
     measure: Callable[[Trained], Mapping[str, Measured]] = lambda _: {}
     """Measures each trained model. `exact`, the share of test sentences that are translated to the
     letter, is measured of all."""
@@ -240,12 +264,11 @@ class Experiment:
         )
 
     def judge(self, claim: Claim, results: Results) -> Verdict:
-        """Returns the verdict on a claim; of whole runs alone, unless it is about others."""
-        failed = [f"{t.variant}, seed {t.seed}: {t.failed}" for t in results.trials if t.failed]
-        if failed and not claim.about_failures:
-            reasons = "; ".join(failed)
-            return Verdict("no result", Text(f"broke off: {reasons}", f"中断：{reasons}"))
-        return claim.judge(results)
+        """Returns the verdict on a claim; there is none if it takes a run that broke off."""
+        try:
+            return claim.judge(results)
+        except BrokenOff as error:
+            return Verdict("no result", Text(f"broke off: {error}", f"中断：{error}"))
 
 
 def flatten(config: Config) -> dict[str, Any]:

@@ -5,21 +5,50 @@ from __future__ import annotations
 from dragoman.lab.experiment import Results, Text, Verdict, holds, numbers
 from dragoman.lab.statistics import Difference, bootstrap_difference
 
+CHANCE = 0.01
+"""Share of test sentences that may be right by accident."""
 
-def holds_clearly(condition: bool, seen: Text, *differences: Difference) -> Verdict:
-    """Returns the verdict on what differences say, as far as all of them are clear."""
-    if all(each.clear for each in differences):
-        return holds(condition, seen)
+
+def holds_clearly(seen: Text, *gains: Difference, besides: bool = True) -> Verdict:
+    """Returns the verdict on the claim that all differences are above 0, and so much besides.
+
+    One that is clearly below refutes it, however unclear the others are.
+    """
+    if any(each.clear and each.mean <= 0 for each in gains):
+        return Verdict("not confirmed", seen)
+    if all(each.clear for each in gains):
+        return holds(besides, seen)
     return Verdict("within noise", seen)
 
 
 def decide(gain: Difference, seen: Text) -> Verdict:
     """Returns the verdict on the claim that a difference is above 0."""
-    return holds_clearly(gain.mean > 0, seen, gain)
+    return holds_clearly(seen, gain)
 
 
 def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
     """Returns the verdict on `higher has more exact translations than lower`, two variants."""
+    return decide(*_compare(higher, lower, results))
+
+
+def judge_nothing(without: str, beside: str, results: Results, most: float = CHANCE) -> Verdict:
+    """Returns the verdict on `without learns nothing`, beside a variant that should learn.
+
+    Args:
+        without: the variant that the claim is about.
+        beside: what it is compared with.
+        results: what was found.
+        most: share of exact translations up to which nothing has been learnt.
+    """
+    gain, seen = _compare(beside, without, results)
+    alone, whole = (results.mean(name, "exact") for name in (without, beside))
+    if alone <= most < whole:
+        return decide(gain, seen)
+    return holds_beside(whole > most, False, seen)
+
+
+def _compare(higher: str, lower: str, results: Results) -> tuple[Difference, Text]:
+    """Returns how many more exact translations a variant has than another, and that in words."""
     gain = bootstrap_difference(results.items(higher), results.items(lower))
     text = Text(
         f"exactly right: {higher} {{0:.1%}}, {lower} {{1:.1%}}; "
@@ -27,8 +56,7 @@ def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
         f"完全正确：{higher} {{0:.1%}}，{lower} {{1:.1%}}；相差 {{2:.1%}} [{{3:.1%}}, {{4:.1%}}]",
     )
     found = (results.mean(name, "exact") for name in (higher, lower))
-    seen = numbers(text, *found, gain.mean, gain.low, gain.high)
-    return decide(gain, seen)
+    return gain, numbers(text, *found, gain.mean, gain.low, gain.high)
 
 
 def equal_within(margin: float, gain: Difference, seen: Text) -> Verdict:

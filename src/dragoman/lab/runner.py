@@ -26,15 +26,22 @@ from typing import Any
 import torch
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import Config, InputError, RunError
+from dragoman.config import Config, InputError
 from dragoman.data.atomic import remove_leftovers, write_text
 from dragoman.kernels.process import tune_process
 from dragoman.lab.data import LabData
-from dragoman.lab.experiment import Experiment, Measured, Results, Trial, Variant, flatten
-from dragoman.lab.trained import Trained
+from dragoman.lab.experiment import (
+    BrokenOff,
+    Experiment,
+    Measured,
+    Results,
+    Trial,
+    Variant,
+    flatten,
+)
+from dragoman.lab.trained import Trained, train_to_end
 from dragoman.lab.workers import run_tasks
 from dragoman.settings import build_config
-from dragoman.training.loop import train
 from dragoman.training.metrics import Event, read_metrics
 
 Listen = Callable[[Trial], None]
@@ -63,9 +70,10 @@ class Plan:
 def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Results:
     """Trains and measures whatever hasn't been yet, and returns everything.
 
-    All trials of a seed share first weights as far as they have the same shapes, and data order;
-    all have the same number of steps. Each has one thread, so that its numbers don't depend on how
-    many run at once. An interrupted trial goes on where its last checkpoint is.
+    All trials of a seed share data order and the random numbers that first weights are drawn from:
+    models of the same shapes begin alike, others with other weights. All have the same number of
+    steps. Each has one thread, so that its numbers don't depend on how many run at once. An
+    interrupted trial goes on where its last checkpoint is.
 
     Args:
         experiment: what to run; in several processes its `measure` is sent to them.
@@ -75,7 +83,8 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    data = plan.data or (experiment.data() if experiment.data else LabData((), ()))
+    text = plan.data or (experiment.data() if experiment.data else LabData((), ()))
+    data = text.thin_out(experiment.thin_out)
     files = data.write(plan.folder.resolve() / "text") if experiment.variants else {}
     observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
     trials = {
@@ -114,16 +123,19 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
     """Returns what the latest whole run of an experiment has found, None if there is none.
 
-    Nor is there one where the experiment measured something else then.
+    Nor is there one where the experiment measured something else then, or of other variants.
     """
     place = folder / experiment.name
     run = _read(place, _WHOLE)
     if run is None or run.get("version", 1) != experiment.version:
         return None
-    observed, trials = _read(place, run["observed"]), [_read(place, key) for key in run["trials"]]
-    if observed is None or None in trials:
+    observed, kept = _read(place, run["observed"]), [_read(place, key) for key in run["trials"]]
+    if observed is None or None in kept:
         return None
-    return Results(observed, [Trial.from_json(trial) for trial in trials])
+    trials = [Trial.from_json(trial) for trial in kept]
+    if {trial.variant for trial in trials} != {variant.name for variant in experiment.variants}:
+        return None
+    return Results(observed, trials)
 
 
 def is_unfinished(experiment: Experiment, folder: Path) -> bool:
@@ -185,28 +197,24 @@ class _Task:
 
     def __call__(self, listen: Listen) -> Trial:
         live = Trial(self.variant, self.seed, curve=[])  # after an interruption, what came since
-        events: list[str] = []
 
         def report(event: Event) -> None:
-            events.append(event["event"])
             if event["event"] == "log":
                 live.curve.append((event["step"], event["nll"]))
                 listen(live)
 
         self._leave_other_place()
         try:
-            train(self.folder, self.config, resume=True, device="cpu", report=report)
-        except RunError as error:  # a run that breaks off is a result, too
-            if events[-1:] == ["start"]:  # but not one that has found no memory for a first step
-                raise
-            reason, _, _ = str(error).partition(": ")  # what follows tells each batch
-            return dataclasses.replace(live, failed=reason)
-        trained = Trained.open(ModelFolder(self.folder), self.data)
-        exact = sum(trained.items) / len(trained.items)
-        measures = {**self.measure(trained), "exact": exact}
-        logged = read_metrics(ModelFolder(self.folder).run / "metrics.jsonl")
-        curve = [(event["step"], event["nll"]) for event in logged if event["event"] == "log"]
-        return Trial(self.variant, self.seed, curve, measures, trained.items)
+            trained = train_to_end(self.folder, self.config, self.data, report)
+            items = trained.items
+            measures = {**self.measure(trained), "exact": sum(items) / len(items)}
+        except BrokenOff as error:
+            return Trial(self.variant, self.seed, self._read_curve(), failed=str(error))
+        return Trial(self.variant, self.seed, self._read_curve(), measures, items)
+
+    def _read_curve(self) -> list[tuple[int, float]]:
+        events = read_metrics(ModelFolder(self.folder).run / "metrics.jsonl")
+        return [(event["step"], event["nll"]) for event in events if event["event"] == "log"]
 
     def _leave_other_place(self) -> None:
         """Removes a model that was begun while the laboratory's folder was elsewhere."""

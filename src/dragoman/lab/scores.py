@@ -11,11 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from dragoman.config import PAD
-from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.decoding.translator import Translation, Translator
+from dragoman.decoding.translator import Translation
 from dragoman.evaluation.bleu import evaluate
 from dragoman.lab.data import Pairs
-from dragoman.lab.trained import Trained, end_and_pad
+from dragoman.lab.trained import Trained, end_and_pad, translate_sources
 from dragoman.model.seq2seq import Seq2Seq
 
 _BATCH = 20
@@ -99,11 +98,12 @@ def predict(model: Seq2Seq, trained: Trained, pairs: Pairs) -> Predictions:
 
 
 def translate(model: Seq2Seq, trained: Trained, **search: Any) -> list[Translation]:
-    """Translates the test sentences; greedily, unless settings of the search are given."""
-    tokenizers = trained.tokenizers
-    translator = Translator(TorchEngine(model), tokenizers.source, tokenizers.target)
-    sources = [source for source, _ in trained.data.test]
-    return translator.translate(sources, **{"beam_size": 1, **search})
+    """Translates the test sentences with a model, of the vocabularies of a trained one.
+
+    Greedily, unless settings of the search are given; `Trained.translations` are the greedy ones
+    of the trained model itself.
+    """
+    return translate_sources(model, trained.tokenizers, trained.data.test, **search)
 
 
 def bleu(trained: Trained, found: Sequence[Translation], part: slice = slice(None)) -> float:

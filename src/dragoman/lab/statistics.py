@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
-_NORMAL = 1.959964
-"""The quantile of a normal distribution that leaves 2.5 % above it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Difference:
     @property
     def clear(self) -> bool:
         """Whether the interval leaves 0 out; if not, the difference is within noise."""
-        return not self.low <= 0 <= self.high
+        return self.low > 0 or self.high < 0
 
 
 def curve_band(curves: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, Band]]:
@@ -51,7 +50,9 @@ def curve_band(curves: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[fl
 
 
 def bootstrap_difference(
-    higher: Sequence[Sequence[float]], lower: Sequence[Sequence[float]]
+    higher: Sequence[Sequence[float]],
+    lower: Sequence[Sequence[float]],
+    confidence: float = _CONFIDENCE,
 ) -> Difference:
     """Estimates a difference of mean scores, with an interval that holds it in 95 of 100 cases.
 
@@ -64,6 +65,8 @@ def bootstrap_difference(
     Args:
         higher: (seeds, items): scores of one variant.
         lower: (seeds, items): scores of the other, of the same seeds and items.
+        confidence: another share of cases than 0.95; higher where any of several differences
+            decides.
     """
     differences = np.asarray(higher, np.float64) - np.asarray(lower, np.float64)
     seeds, items = differences.shape
@@ -74,13 +77,13 @@ def bootstrap_difference(
         ].mean()
         for _ in range(_RESAMPLES)
     ]
-    tail = (1 - _CONFIDENCE) / 2
-    mean, factor = float(differences.mean()), _stretch(differences)
+    tail = (1 - confidence) / 2
+    mean, factor = float(differences.mean()), _stretch(differences, confidence)
     low, high = mean + factor * (np.quantile(means, [tail, 1 - tail]) - mean)
     return Difference(mean, float(low), float(high))
 
 
-def _stretch(differences: npt.NDArray[np.float64]) -> float:
+def _stretch(differences: npt.NDArray[np.float64], confidence: float) -> float:
     """Returns how much wider than resampling says the interval of a mean is.
 
     Resampling takes the variance of n seeds for (n - 1) / n of what it is. What is left is known
@@ -97,13 +100,14 @@ def _stretch(differences: npt.NDArray[np.float64]) -> float:
         return 1.0
     freedom = whole**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / max(1, items - 1))
     too_small = (of_seeds * (seeds - 1) / seeds + of_items) / whole
-    return student_quantile(freedom) / _NORMAL / math.sqrt(too_small)
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    return student_quantile(freedom, confidence) / normal / math.sqrt(too_small)
 
 
-def student_quantile(freedom: float) -> float:
-    """Returns what Student's t with so many degrees of freedom exceeds in 2.5 % of cases."""
+def student_quantile(freedom: float, confidence: float = _CONFIDENCE) -> float:
+    """Returns how far from 0 Student's t, with so many degrees of freedom, is in so many cases."""
     angle = np.linspace(0, math.pi / 2, 20_001)[:-1]  # t = tan(angle) x sqrt(freedom)
     density = np.cos(angle) ** (freedom - 1)
     area = np.cumsum((density[1:] + density[:-1]) / 2)
-    place = np.interp(_CONFIDENCE * area[-1], area, angle[1:])
+    place = np.interp(confidence * area[-1], area, angle[1:])
     return math.tan(place) * math.sqrt(freedom)

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dragoman.checkpoint import ModelFolder
-from dragoman.config import EOS, PAD, Config
+from dragoman.config import EOS, Config, RunError
 from dragoman.data.tokenizer import Tokenizers
-from dragoman.decoding.loader import load_model
 from dragoman.decoding.stepper import pad_ids
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.decoding.translator import Translator
+from dragoman.decoding.translator import Translation, Translator
 from dragoman.lab.data import LabData, Pairs
+from dragoman.lab.experiment import BrokenOff
 from dragoman.model.architecture import build_model
 from dragoman.model.loss import training_loss
 from dragoman.model.seq2seq import Seq2Seq
+from dragoman.training.loop import train
+from dragoman.training.metrics import Event, Report
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,33 @@ class Trained:
     config: Config
     tokenizers: Tokenizers
     data: LabData
-    items: list[float]
-    """1 for each test sentence that is translated exactly, else 0."""
 
     @classmethod
     def open(cls, folder: ModelFolder, data: LabData) -> Trained:
-        """Opens a finished run and translates the test sentences."""
-        model, tokenizers = load_model(folder, "cpu").eval(), folder.read_tokenizers()
-        items = _exact(model, tokenizers, data.test)
-        return cls(folder.path, model, folder.read_config(), tokenizers, data, items)
+        """Opens a finished run as its last step has left it.
+
+        Not as it was at its best step, which was chosen by the sentences that are tested with.
+        """
+        config, (_, last) = folder.read_config(), folder.checkpoints()[-1]
+        model = _at_checkpoint(folder, config, last)
+        return cls(folder.path, model, config, folder.read_tokenizers(), data)
+
+    @cached_property
+    def translations(self) -> list[Translation]:
+        """The greedy translations of the test sentences."""
+        return self._translate(self.data.test)
+
+    @property
+    def items(self) -> list[float]:
+        """1 for each test sentence that is translated exactly, else 0."""
+        return _matches(self.translations, self.data.test)
 
     def exact(self, pairs: Pairs) -> float:
         """Returns the share of sources whose greedy translation is the target, to the letter."""
-        found = _exact(self.model, self.tokenizers, pairs)
-        return sum(found) / len(found)
+        return sum(_matches(self._translate(pairs), pairs)) / len(pairs)
+
+    def _translate(self, pairs: Pairs) -> list[Translation]:
+        return translate_sources(self.model, self.tokenizers, pairs)
 
     def untrained(self, seed: int) -> Seq2Seq:
         """Makes a model of the same configuration before its first step."""
@@ -55,11 +71,8 @@ class Trained:
 
     def at(self, step: int) -> Seq2Seq:
         """Returns the model as it was after a step that `Experiment.checkpoint_every` has kept."""
-        model = build_model(self.config.model)
         folder = ModelFolder(self.folder)
-        kept = folder.read_checkpoint(dict(folder.checkpoints())[step])
-        model.load_arrays(kept.weights)
-        return model.eval()
+        return _at_checkpoint(folder, self.config, dict(folder.checkpoints())[step])
 
     def in_float64(self) -> Seq2Seq:
         """Returns a copy in which rounding can't be mistaken for an effect."""
@@ -76,12 +89,26 @@ class Trained:
             self.tokenizers.target.encode_batch(targets),
         )
 
+    @cached_property
+    def unpadded(self) -> list[tuple[Tensor, Tensor]]:
+        """The test sentences as batches of sources and targets that need no padding.
+
+        It changes what some variants compute, and batches of training have hardly any.
+        """
+        by_lengths: dict[tuple[int, int], list[tuple[list[int], list[int]]]] = {}
+        for source, target in zip(*self.ids, strict=True):
+            by_lengths.setdefault((len(source), len(target)), []).append((source, target))
+        batches = (zip(*pairs, strict=True) for pairs in by_lengths.values())
+        return [(end_and_pad(sources), end_and_pad(targets)) for sources, targets in batches]
+
     @torch.no_grad()
     def forced_accuracy(self) -> float:
         """Returns the share of test tokens that are right where all before them are given."""
-        source, target = (end_and_pad(side) for side in self.ids)
-        sums = training_loss(self.model, source, target, 0.0)
-        return sums.correct.item() / int((target != PAD).sum())
+        right = tokens = 0
+        for source, target in self.unpadded:
+            right += int(training_loss(self.model, source, target, 0.0).correct)
+            tokens += target.numel()
+        return right / tokens
 
 
 def end_and_pad(sentences: Sequence[Sequence[int]]) -> Tensor:
@@ -89,7 +116,50 @@ def end_and_pad(sentences: Sequence[Sequence[int]]) -> Tensor:
     return pad_ids([[*ids, EOS] for ids in sentences], torch.device("cpu"))
 
 
-def _exact(model: Seq2Seq, tokenizers: Tokenizers, pairs: Pairs) -> list[float]:
+def translate_sources(
+    model: Seq2Seq, tokenizers: Tokenizers, pairs: Pairs, **search: Any
+) -> list[Translation]:
+    """Translates the sources of pairs; greedily, unless settings of the search are given."""
     translator = Translator(TorchEngine(model), tokenizers.source, tokenizers.target)
-    found = translator.translate([source for source, _ in pairs], beam_size=1)
-    return [float(each.text == pair[1]) for each, pair in zip(found, pairs, strict=True)]
+    return translator.translate([source for source, _ in pairs], **{"beam_size": 1, **search})
+
+
+def train_to_end(
+    folder: Path, config: Config, data: LabData, report: Report = lambda event: None
+) -> Trained:
+    """Trains a model on the CPU, or goes on where its folder stands, and opens it.
+
+    Args:
+        folder: the model's; it stays as it is if the run breaks off.
+        config: the settings.
+        data: what they name the files of.
+        report: is called with each event of the training.
+
+    Raises:
+        BrokenOff: if the run can't go on: that is a result, too.
+        RunError: if it hasn't made a step, for want of memory: that is none.
+    """
+    steps: list[int] = []
+
+    def listen(event: Event) -> None:
+        steps.append(event.get("step", 0))
+        report(event)
+
+    try:
+        train(folder, config, resume=True, device="cpu", report=listen)
+    except RunError as error:
+        if not steps or steps[-1] == steps[0]:  # it has told of nothing but its start
+            raise
+        reason, _, _ = str(error).partition(": ")  # what follows tells each batch
+        raise BrokenOff(reason) from error
+    return Trained.open(ModelFolder(folder), data)
+
+
+def _at_checkpoint(folder: ModelFolder, config: Config, path: Path) -> Seq2Seq:
+    model = build_model(config.model)
+    model.load_arrays(folder.read_checkpoint(path).weights)
+    return model.eval()
+
+
+def _matches(found: Sequence[Translation], pairs: Pairs) -> list[float]:
+    return [float(each.text == target) for each, (_, target) in zip(found, pairs, strict=True)]

@@ -48,6 +48,8 @@ _LARGE, _AFTER, _DROP = 10_000, 9000, 100.0
 """Steps with a large gradient, steps with one that is so many times smaller."""
 _NOTICEABLE = 0.01
 """Change of a step that epsilon is noticed by."""
+_EACH = 0.975
+"""Confidence of either of two intervals, so that both together have 0.95 (Bonferroni)."""
 
 
 def name_of(epsilon: float) -> str:
@@ -163,22 +165,23 @@ def _judge_epsilon(results: Results) -> Verdict:
     """Confirms the claim if one of the larger epsilons clearly changes the score."""
     text = Text(
         "exact translations beside 1e-9: {0:+.1%} [{1:.1%}, {2:.1%}] with 1e-8, "
-        "{3:+.1%} [{4:.1%}, {5:.1%}] with 1e-6",
+        "{3:+.1%} [{4:.1%}, {5:.1%}] with 1e-6 (intervals of {6:.1%})",
         "与 1e-9 相比，完全正确的译文：1e-8 {0:+.1%} [{1:.1%}, {2:.1%}]，"
-        "1e-6 {3:+.1%} [{4:.1%}, {5:.1%}]",
+        "1e-6 {3:+.1%} [{4:.1%}, {5:.1%}]（{6:.1%} 区间）",
     )
     found = [
-        bootstrap_difference(results.items(name_of(epsilon)), results.items(_PAPER))
+        bootstrap_difference(results.items(name_of(epsilon)), results.items(_PAPER), _EACH)
         for epsilon in _EPSILONS[1:]
     ]
-    seen = numbers(text, *(x for each in found for x in (each.mean, each.low, each.high)))
+    ends = (x for each in found for x in (each.mean, each.low, each.high))
+    seen = numbers(text, *ends, _EACH)
     return Verdict("confirmed" if any(each.clear for each in found) else "within noise", seen)
 
 
 EXPERIMENT = Experiment(
     name="adam",
     number=11,
-    version=1,
+    version=2,
     title=Text(
         "Adam's epsilon, its memory, and clipping",
         "Adam 的 epsilon、记忆长度与梯度裁剪",

@@ -84,7 +84,7 @@ def _judge_bleu(more: int, fewer: int, results: Results) -> Verdict:
 EXPERIMENT = Experiment(
     name="averaging",
     number=20,
-    version=1,
+    version=2,
     title=Text("Averaging the last checkpoints", "平均最后若干个检查点"),
     question=Text(
         "What does the mean of the last checkpoints win over the last one, and of how many?",
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
             "loss_by_count", Text("test loss (nats per token)", "测试损失（nat/词元）"), _COUNT
         ),
         Measure("bleu_by_count", Text("BLEU, greedy", "BLEU（贪心解码）"), _COUNT),
-        Measure("exact", Text("exactly right, at the best step", "完全正确的比例（损失最低时）")),
+        Measure("exact", Text("exactly right, the last one", "完全正确的比例（最后一个检查点）")),
     ),
     claims=(
         Claim(

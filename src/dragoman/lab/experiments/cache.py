@@ -248,7 +248,7 @@ _CURVES = {"cached": Text("with the cache", "有缓存"), "uncached": Text("with
 EXPERIMENT = Experiment(
     name="cache",
     number=18,
-    version=1,
+    version=2,
     title=Text("Keys and values cached, or not", "键值缓存的有无"),
     question=Text(
         "What does a generated token cost, and does the cache change the text?",

@@ -16,9 +16,9 @@ from dragoman.lab.experiment import (
     Text,
     Variant,
     Verdict,
-    holds,
     numbers,
 )
+from dragoman.lab.judging import CHANCE, holds_beside
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model.masks import AttentionMask
@@ -43,13 +43,14 @@ def _judge_cheating(results: Results) -> Verdict:
         ),
         *(forced, free, lost.mean, lost.low, lost.high),
     )
-    return holds(forced >= 0.9 and lost.clear and lost.mean > 0, seen)
+    learnt = results.mean(_WITH, "exact") > CHANCE
+    return holds_beside(learnt, forced >= 0.9 and lost.low > 0, seen)
 
 
 EXPERIMENT = Experiment(
     name="causal-mask",
     number=12,
-    version=1,
+    version=2,
     title=Text("Causal mask left out", "去掉因果掩码"),
     question=Text(
         "What becomes of a decoder that may look at later target tokens while it trains?",

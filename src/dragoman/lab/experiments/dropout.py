@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 from dragoman.kernels.dropout import Dropout
 from dragoman.lab.base import SMALL
-from dragoman.lab.data import LabData, cldr_data
+from dragoman.lab.data import cldr_data
 from dragoman.lab.experiment import (
     Change,
     Claim,
@@ -31,29 +30,21 @@ from dragoman.model.layers import PostNorm
 _NONE, _TENTH, _MORE = "no dropout", "0.1", "0.3"
 _WEIGHTS, _INSIDE = "0.3, attention weights", "0.3, inside the network"
 _LESS = 10
+"""The text has one pair in so many: little enough to be learnt by heart."""
 _CHECKPOINT = 50
 
 
-def little_data() -> LabData:
-    """Makes a thousand phrases, a tenth of what the other experiments have."""
-    few = cldr_data("de").thin_out(_LESS)
-    settings = {"data": {**few.settings["data"], "vocab_size": 600}}
-    return dataclasses.replace(few, settings=settings)
-
-
 def _measure(trained: Trained) -> dict[str, Measured]:
-    """Measures the last weights, for the best ones are those that have not yet over-fitted."""
     training, test = trained.config.training, trained.data.test
     every = -(-len(trained.data.train) // len(test))
     learnt = trained.data.thin_out(every).train
-    last = trained.at(training.max_steps)
     steps = range(training.validate_every, training.max_steps + 1, training.validate_every)
     on_test = {
         str(step): predict(trained.at(step), trained, test).nll.mean().item() for step in steps
     }
-    found = predict(last, trained, test)
+    found = predict(trained.model, trained, test)
     train_loss, test_loss = (
-        seen.nll.mean().item() for seen in (predict(last, trained, learnt), found)
+        seen.nll.mean().item() for seen in (predict(trained.model, trained, learnt), found)
     )
     shares = found.shares(found.nll)
     return {
@@ -89,13 +80,13 @@ def _judge_gap(results: Results) -> Verdict:
         "测试损失减训练损失：无 dropout {0:.3f} nat/词元，0.1 时 {1:.3f}，0.3 时 {2:.3f}",
     )
     seen = numbers(text, *(results.mean(variant, "gap") for variant in (_NONE, _TENTH, _MORE)))
-    return holds_clearly(all(step.mean > 0 for step in steps), seen, *steps)
+    return holds_clearly(seen, *steps)
 
 
 EXPERIMENT = Experiment(
     name="dropout",
     number=10,
-    version=1,
+    version=2,
     title=Text("Dropout on little text, and where it sits", "数据很少时的 dropout，以及放在哪里"),
     question=Text(
         "What does dropout do against over-fitting, and does its place matter?",
@@ -121,17 +112,15 @@ EXPERIMENT = Experiment(
         Measure("train_loss", Text("training loss at the end (nats)", "最终训练损失（nat）")),
         Measure("test_loss", Text("test loss at the end (nats)", "最终测试损失（nat）")),
         Measure("gap", Text("test minus training (nats)", "测试减训练（nat）")),
-        Measure(
-            "exact", Text("exactly right, at the best step", "完全正确的比例（测试损失最低时）")
-        ),
+        Measure("exact", Text("translations exactly right", "译文完全正确的比例")),
     ),
     claims=(
         Claim(
             Text("Dropout helps against over-fitting.", "dropout 有助于避免过拟合。"),
             "Vaswani et al. 2017, section 6.2 and Table 3 row D; the essay, 5.2",
             Text(
-                "A thousand phrases: after the last step a lower test loss with 0.1 than without.",
-                "只有一千个短语：最后一步之后，0.1 的测试损失低于无 dropout。",
+                "On little text: after the last step a lower test loss with 0.1 than without.",
+                "数据很少：最后一步之后，0.1 的测试损失低于无 dropout。",
             ),
             partial(_judge_lower, _TENTH, _NONE),
         ),
@@ -191,7 +180,8 @@ EXPERIMENT = Experiment(
             partial(_judge_lower, _MORE, _WEIGHTS),
         ),
     ),
-    data=little_data,
+    data=partial(cldr_data, "de"),
+    thin_out=_LESS,
     measure=_measure,
     why=Text(
         "What a step leaves out at random can't be relied on, so that a memory of single "

@@ -103,7 +103,7 @@ def _judge_gated(results: Results) -> Verdict:
 EXPERIMENT = Experiment(
     name="feed-forward",
     number=7,
-    version=1,
+    version=2,
     title=Text(
         "Feed-forward network: none, a quarter, gated", "前馈网络：去掉、缩到四分之一、加门控"
     ),
@@ -172,12 +172,13 @@ EXPERIMENT = Experiment(
     observe=_observe,
     why=Text(
         "Attention mixes positions, but what it adds up is linear in the values. The network is "
-        "where a position's vector is worked on by itself, and it holds two thirds of a layer's "
-        "weights. A gate multiplies two projections; three matrices make 3/2 of the weights, "
-        "unless the width goes down to 2/3.",
+        "where a position's vector is worked on by itself; in the paper's encoder layer, where "
+        "d_ff is 4 d_model, it holds two thirds of the weights. A gate multiplies two "
+        "projections; three matrices make 3/2 of the network's weights, unless its width goes "
+        "down to 2/3.",
         "注意力混合各个位置，但它所加总的对值是线性的。前馈网络则单独处理每个位置的向量，"
-        "并占一层参数的三分之二。门控把两个投影相乘；三个矩阵使参数变为 3/2，"
-        "除非把宽度降到 2/3。",
+        "在论文的编码器层中（d_ff = 4 d_model）占参数的三分之二。"
+        "门控把两个投影相乘；三个矩阵使前馈网络的参数变为 3/2，除非把宽度降到 2/3。",
     ),
     formula="FFN(x) = max(0, x W_1 + b_1) W_2 + b_2; SwiGLU(x) = (silu(x W) * x V) W_2",
     code=(FeedForward, GatedFeedForward),

@@ -218,8 +218,7 @@ def _mean(found: dict[str, float]) -> float:
 
 def _at(results: Results, step: int) -> list[float]:
     """Returns the distance of the base's heads at a step, seed by seed."""
-    by_step = (trial.measures["distance"] for trial in results.of(name_of(_BASE)))
-    return [found[str(step)] for found in by_step]  # type: ignore[call-overload, index]
+    return results.values_at(name_of(_BASE), "distance", str(step))
 
 
 def _judge_soon(results: Results) -> Verdict:
@@ -251,7 +250,7 @@ def _judge_spare(results: Results) -> Verdict:
 
 def _judge_ablation(results: Results) -> Verdict:
     zero, mean = (
-        [_flat(trial.measures[name]) for trial in results.of(name_of(_BASE))]
+        [_flat(trial.measures[name]) for trial in results.whole(name_of(_BASE))]
         for name in ("lost_zero", "lost_mean")
     )
     gap = bootstrap_difference(zero, mean)
@@ -304,7 +303,7 @@ def _knocked_out(name: str, en: str, zh: str) -> Measure:
 EXPERIMENT = Experiment(
     name="heads",
     number=2,
-    version=1,
+    version=2,
     title=Text("Heads: 1 to 16 at equal width", "注意力头：同样宽度下 1 到 16 个"),
     question=Text(
         "Do several heads see several things, how soon, and are they all needed?",

@@ -90,7 +90,7 @@ _BETTER = Text("More exact translations after as many steps.", "同样的步数�
 EXPERIMENT = Experiment(
     name="initialisation",
     number=15,
-    version=1,
+    version=2,
     title=Text("Embedding scale, first weights, tied matrices", "嵌入缩放、初始权重与共享矩阵"),
     question=Text(
         "How large must the first weights be, and why are embeddings multiplied by sqrt(d_model)?",

@@ -43,6 +43,8 @@ from dragoman.training.step import TrainingLoss
 _LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 _ROUNDS = 3
 """Of all but the longest sentence, which takes as long as all the others together."""
+_NEAR = 0.9
+"""From this share of a limit on, up to its inverse, a measurement says nothing about the limit."""
 _PATH_LENGTHS = (2, 4, 8, 16, 32)
 
 
@@ -239,7 +241,7 @@ def _judge_sixty_four(results: Results) -> Verdict:
         return _unmeasured()
     *_, lower, _, _, upper = _values(results, "peak_reference")
     seen = numbers(Text("{0:.1f} times", "{0:.1f} 倍"), upper / lower)
-    return holds(upper / lower >= 48, seen)
+    return holds(48 <= upper / lower < 64, seen)
 
 
 def _judge_checkpointing(results: Results) -> Verdict:
@@ -255,7 +257,22 @@ def _judge_checkpointing(results: Results) -> Verdict:
         "参考实现，4096 个词元：内存为 {0:.2f} 倍，时间为 {1:.2f} 倍；内存仍按 n^{2:.2f} 增长",
     )
     seen = numbers(text, memory, time, growth(results, "reference_again"))
-    return holds(memory <= 0.75 and time <= 1.5, seen)
+    return _judge_limits(seen, memory / 0.75, time / 1.5)
+
+
+def _judge_limits(seen: Text, *shares: float) -> Verdict:
+    """Returns the verdict on the claim that no measurement is above its limit.
+
+    The longest sentence is measured once: near a limit, chance decides.
+
+    Args:
+        seen: the numbers.
+        shares: each measurement as a share of its limit.
+    """
+    most = max(shares)
+    if _NEAR < most < 1 / _NEAR:
+        return Verdict("within noise", seen)
+    return holds(most < 1, seen)
 
 
 def _judge_time(results: Results) -> Verdict:
@@ -265,10 +282,7 @@ def _judge_time(results: Results) -> Verdict:
         "blockwise takes {0:.2f} times the reference's time at 4,096 tokens, {1:.2f} at 128",
         "分块计算的时间是参考实现的 {0:.2f} 倍（4096 个词元）、{1:.2f} 倍（128 个词元）",
     )
-    seen = numbers(text, ratio, shortest)
-    if 0.9 < ratio < 1 / 0.9:
-        return Verdict("within noise", seen)
-    return holds(ratio < 1, seen)
+    return _judge_limits(numbers(text, ratio, shortest), ratio)
 
 
 def _judge_paths(results: Results) -> Verdict:

@@ -60,10 +60,12 @@ def _judge_with(results: Results) -> Verdict:
 
 
 def _judge_without(results: Results) -> Verdict:
-    least, changed = min(results.values(_WITHOUT, "most_drift")), results.mean(_WITHOUT, "changed")
+    least = min(results.values_at(_WITHOUT, "drift", str(_LONGER[-1])))
+    changed = results.mean(_WITHOUT, "changed")
     text = Text(
-        "logits move by {0:.2g} or more; {1:.0%} of the translations change",
-        "logits 至少变化 {0:.2g}；{1:.0%} 的译文改变",
+        "beside the longest neighbour logits move by {0:.2g} or more; {1:.0%} of the translations "
+        "change",
+        "与最长的句子相邻时，logits 至少变化 {0:.2g}；{1:.0%} 的译文改变",
     )
     return holds(least > 1e-3, numbers(text, least, changed))
 
@@ -71,7 +73,7 @@ def _judge_without(results: Results) -> Verdict:
 EXPERIMENT = Experiment(
     name="padding-mask",
     number=13,
-    version=1,
+    version=2,
     title=Text("Padding mask left out", "去掉填充掩码"),
     question=Text(
         "Does a sentence's translation depend on who stands beside it in the batch?",
@@ -110,8 +112,9 @@ EXPERIMENT = Experiment(
             ),
             "follows from the definition; the essay, 6.1",
             Text(
-                "Logits move by more than 0.001 beside a neighbour that is longer by 32 tokens.",
-                "相邻句子长出 32 个词元时，logits 的变化超过 0.001。",
+                "Logits move by more than 0.001 beside a neighbour that is longer by "
+                f"{_LONGER[-1]} tokens.",
+                f"相邻句子长出 {_LONGER[-1]} 个词元时，logits 的变化超过 0.001。",
             ),
             _judge_without,
         ),

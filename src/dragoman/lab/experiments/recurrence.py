@@ -203,14 +203,14 @@ def _curve(results: Results, name: str) -> dict[str, float]:
 
 
 def _judge_copy(results: Results) -> Verdict:
-    if "short_copy" not in results.of(_ATTENTIVE)[0].measures:
+    if not results.has(_ATTENTIVE, "short_copy"):
         return _no_strings()
     short = results.mean(_ATTENTIVE, "short_copy")
     return holds(short >= 0.95, numbers(Text("{0:.1%} exactly right", "{0:.1%} 完全正确"), short))
 
 
 def _judge_bottleneck(results: Results) -> Verdict:
-    if "short_copy" not in results.of(_PLAIN)[0].measures:
+    if not results.has(_PLAIN, "short_copy"):
         return _no_strings()
     gain = bootstrap_difference(results.items(_ATTENTIVE), results.items(_PLAIN))
     short, long = (results.mean(_PLAIN, f"{length}_copy") for length in ("short", "long"))
@@ -221,7 +221,7 @@ def _judge_bottleneck(results: Results) -> Verdict:
         "注意力使全部字符串的正确率增加 {2:.1%} [{3:.1%}, {4:.1%}]",
     )
     seen = numbers(text, short, long, gain.mean, gain.low, gain.high)
-    return holds_clearly(gain.mean > 0 and long < short, seen, gain)
+    return holds_clearly(seen, gain, besides=long < short)
 
 
 def _no_strings() -> Verdict:
@@ -296,7 +296,7 @@ _SYMBOLS = Text("symbols of the string", "字符串的符号数")
 EXPERIMENT = Experiment(
     name="recurrence",
     number=16,
-    version=1,
+    version=2,
     title=Text("LSTMs in the place of attention", "用 LSTM 代替注意力"),
     question=Text(
         "What do LSTMs, with attention and without, do worse than the Transformer - or better?",

@@ -27,7 +27,7 @@ from dragoman.lab.experiment import (
 )
 from dragoman.lab.judging import decide
 from dragoman.lab.statistics import bootstrap_difference
-from dragoman.lab.trained import Trained, end_and_pad
+from dragoman.lab.trained import Trained
 from dragoman.model import hooks
 from dragoman.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from dragoman.model.loss import label_smoothed_cross_entropy
@@ -88,15 +88,6 @@ def _slope(weights: Tensor) -> Tensor:
     return norms
 
 
-def _equal_lengths(trained: Trained) -> tuple[Tensor, Tensor]:
-    """Returns the test sentences of the commonest length: a batch without padding."""
-    sources, targets = trained.ids
-    lengths = [len(ids) for ids in sources]
-    commonest = max(set(lengths), key=lengths.count)
-    rows = [row for row, length in enumerate(lengths) if length == commonest]
-    return end_and_pad([sources[row] for row in rows]), end_and_pad([targets[row] for row in rows])
-
-
 def growth(model: Seq2Seq, source: Tensor) -> float:
     """Returns std(q . k) / (std(q) std(k)), averaged over the encoder's layers."""
     twin = model.readable()
@@ -155,7 +146,7 @@ def _norm(gradient: Tensor | None) -> float:
 
 
 def _measure(trained: Trained) -> dict[str, Measured]:
-    source, target = _equal_lengths(trained)
+    source, target = max(trained.unpadded, key=lambda batch: len(batch[0]))
     starts = [growth(trained.untrained(seed), source) for seed in range(_STARTS)]
     first = _inside(trained.untrained(0), source, target)
     return {
@@ -231,7 +222,7 @@ def _variants() -> tuple[Variant, ...]:
 EXPERIMENT = Experiment(
     name="scaling",
     number=1,
-    version=1,
+    version=2,
     title=Text("Scores without the division by sqrt(d_k)", "不除以 sqrt(d_k) 的注意力得分"),
     question=Text(
         "Why are scores divided by sqrt(d_k), and when does it matter?",

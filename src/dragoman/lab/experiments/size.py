@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from dragoman.checkpoint import ModelFolder
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import LabData, cldr_data
 from dragoman.lab.experiment import (
@@ -21,11 +20,10 @@ from dragoman.lab.experiment import (
     numbers,
 )
 from dragoman.lab.judging import decide
-from dragoman.lab.scores import bleu, bleu_parts, predict, translate
+from dragoman.lab.scores import bleu, bleu_parts, predict
 from dragoman.lab.statistics import Difference, bootstrap_difference
-from dragoman.lab.trained import Trained
+from dragoman.lab.trained import Trained, train_to_end
 from dragoman.settings import build_config
-from dragoman.training.loop import train
 
 _NARROW, _MIDDLE, _WIDE = "width 32", "width 64", "width 128"
 _LITTLE, _ALL = "little", "all"
@@ -34,14 +32,16 @@ _LESS = 10
 
 
 def train_on_less(trained: Trained, every: int) -> Trained:
-    """Trains a model of the same settings, budget and vocabulary on one pair in `every`."""
+    """Trains a model of the same settings, budget and vocabulary on one pair in `every`.
+
+    Raises:
+        BrokenOff: if that run can't go on.
+    """
     data = trained.data.thin_out(every)
     files = data.write(trained.folder / "text")
     tokenizer = {"data": {"tokenizer": str(trained.folder / "tokenizer.model")}}
     config = build_config(dataclasses.asdict(trained.config), files, tokenizer)
-    folder = trained.folder / f"less-{data.digest}"
-    train(folder, config, resume=True, device="cpu")
-    return Trained.open(ModelFolder(folder), data)
+    return train_to_end(trained.folder / f"less-{data.digest}", config, data)
 
 
 def _measure(trained: Trained) -> dict[str, Measured]:
@@ -49,11 +49,10 @@ def _measure(trained: Trained) -> dict[str, Measured]:
     measures: dict[str, Measured] = {"loss_by_pairs": loss, "bleu_by_pairs": score}
     for name, each in ((_LITTLE, train_on_less(trained, _LESS)), (_ALL, trained)):
         seen = predict(each.model, each, each.data.test)
-        found = translate(each.model, each)
         pairs = str(len(each.data.train))
-        loss[pairs], score[pairs] = seen.nll.mean().item(), bleu(each, found)
+        loss[pairs], score[pairs] = seen.nll.mean().item(), bleu(each, each.translations)
         measures[f"bleu_{name}"] = score[pairs]
-        measures[f"parts_{name}"] = bleu_parts(each, found)
+        measures[f"parts_{name}"] = bleu_parts(each, each.translations)
     measures["parameters"] = float(sum(p.numel() for p in trained.model.parameters()))
     return measures
 
@@ -89,8 +88,8 @@ def _judge_wider(results: Results) -> Verdict:
 
 
 def _judge_little(results: Results) -> Verdict:
-    gains = (_widening(results, text) for text in (_ALL, _LITTLE))
-    return _decide(bootstrap_difference(*gains), results)
+    on_all, on_little = (_widening(results, text) for text in (_ALL, _LITTLE))
+    return _decide(bootstrap_difference(on_all, on_little), results)
 
 
 def _judge_data(results: Results) -> Verdict:
@@ -106,7 +105,7 @@ _PAIRS = Text("training pairs", "训练句对数")
 EXPERIMENT = Experiment(
     name="size",
     number=21,
-    version=1,
+    version=2,
     title=Text("Size of the model against size of the text", "模型大小与数据大小"),
     question=Text(
         "Is a larger model better, and does it still hold with a tenth of the text?",

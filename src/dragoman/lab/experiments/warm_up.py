@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
@@ -16,6 +18,7 @@ from dragoman.lab.experiment import (
     Measured,
     Results,
     Text,
+    Trial,
     Variant,
     Verdict,
     holds,
@@ -31,9 +34,9 @@ _HIGH, _HIGH_NONE = "constant rate x 3", "no warm-up x 3"
 _LOW_NONE = "no warm-up / 3"
 _RATE = 3e-3
 _FOLLOWED = 200
+"""Steps that are followed one by one."""
 _NOISE = 0.2
 """Nats by which the loss may differ from batch to batch."""
-"""Steps that are followed one by one."""
 _FROZEN = 100
 """Steps that Adam's moments are watched for without the weights moving."""
 _SHOWN = (1, 2, 3, *range(5, _FOLLOWED + 1, 5))
@@ -99,37 +102,55 @@ def _judge_moments(results: Results) -> Verdict:
     return holds(median < 0.5, numbers(text, median, mean))
 
 
+def _rise(trial: Trial) -> float:
+    """Returns by how many nats the loss gets above that of step 1; without end if it broke off."""
+    if trial.failed:
+        return math.inf
+    found = (trial.measures[name] for name in ("highest_loss", "first_loss"))
+    highest, first = map(float, found)  # type: ignore[arg-type]
+    return highest - first
+
+
+def _mean_end(trials: Sequence[Trial]) -> float:
+    """Returns the mean loss at the end; infinite if one broke off."""
+    return sum(math.inf if t.failed else t.curve[-1][1] for t in trials) / len(trials)
+
+
 def _judge_shooting_up(results: Results) -> Verdict:
     trials = results.of(_NONE)
-    rise = results.mean(_NONE, "highest_loss") - results.mean(_NONE, "first_loss")
-    end = sum(trial.curve[-1][1] for trial in trials) / len(trials)
+    rises = [*map(_rise, trials)]
     text = Text(
         "no warm-up: the loss rises by {0:.2f} nats at most over that of step 1 and ends at "
-        "{1:.2f}; frequencies alone give {2:.2f}",
-        "不预热：损失最多比第 1 步高 {0:.2f} nat，最后为 {1:.2f}；只凭词频为 {2:.2f}",
+        "{1:.2f} (inf: a run broke off); frequencies alone give {2:.2f}",
+        "不预热：损失最多比第 1 步高 {0:.2f} nat，最后为 {1:.2f}（inf：有训练中断）；"
+        "只凭词频为 {2:.2f}",
     )
-    stays = not any(map(learns, trials))
-    seen = numbers(text, rise, end, results.mean(_NONE, "unigram"))
-    with_it = all(map(learns, results.of(_CONSTANT)))  # or the run is too short for either
-    return holds_beside(with_it, rise > _NOISE and stays, seen)
+    ends = _mean_end(trials), results.mean(_CONSTANT, "unigram")
+    seen = numbers(text, sum(rises) / len(rises), *ends)
+    shoots_up = all(rise > _NOISE for rise in rises)
+    return holds_beside(_learns_with(results), shoots_up and not any(map(learns, trials)), seen)
 
 
 def _judge_low(results: Results) -> Verdict:
     trials = results.of(_LOW_NONE)
-    end = sum(trial.curve[-1][1] for trial in trials) / len(trials)
     text = Text(
-        "no warm-up, a third of the rate: the loss ends at {0:.2f}; frequencies alone give {1:.2f}",
-        "不预热，学习率为三分之一：损失最后为 {0:.2f}；只凭词频为 {1:.2f}",
+        "no warm-up, a third of the rate: the loss ends at {0:.2f} (inf: a run broke off); "
+        "frequencies alone give {1:.2f}",
+        "不预热，学习率为三分之一：损失最后为 {0:.2f}（inf：有训练中断）；只凭词频为 {1:.2f}",
     )
-    seen = numbers(text, end, results.mean(_LOW_NONE, "unigram"))
-    with_it = all(map(learns, results.of(_CONSTANT)))
-    return holds_beside(with_it, all(map(learns, trials)), seen)
+    seen = numbers(text, _mean_end(trials), results.mean(_CONSTANT, "unigram"))
+    return holds_beside(_learns_with(results), all(map(learns, trials)), seen)
+
+
+def _learns_with(results: Results) -> bool:
+    """Says whether all runs with a warm-up learn, or they are too short for either."""
+    return all(map(learns, results.whole(_CONSTANT)))
 
 
 EXPERIMENT = Experiment(
     name="warm-up",
     number=4,
-    version=1,
+    version=2,
     title=Text("Learning rate: Noam, constant, no warm-up", "学习率：Noam、恒定、不预热"),
     question=Text(
         "What does the warm-up of the learning rate do?",
