@@ -151,7 +151,6 @@ def largest_batches(
     """
     parts = [(len(lengths), 1.0)] if parts is None else parts
     in_epoch = math.ceil(sum(size * weight for size, weight in parts))
-
     widths: list[int] = np.unique(lengths.max(axis=1)).tolist()
     pairs = {w: max(1, min(batch_tokens // w, in_epoch, _POOL_PAIRS)) for w in widths}
     most = max(w * count for w, count in pairs.items())
