@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dragoman.config import InputError, nearest_hint
 from dragoman.settings import Settings
@@ -18,13 +17,6 @@ class Preset:
     published_operations: float | None = None
     """What its training is said to have cost: time x devices x the rate of one, not counted."""
 
-
-_SMALL_TRAINING: dict[str, Any] = {
-    "batch_tokens": 4096,
-    "warmup_steps": 4000,
-    "max_steps": 20_000,
-    "validate_every": 500,
-}
 
 PRESETS: dict[str, Preset] = {
     "tiny": Preset(
@@ -56,7 +48,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "small": Preset(
-        "a laptop's model: half of the paper's base model in width and in depth",
+        "a laptop's model: half of the paper's base model in width and in depth; its warm-up is "
+        "for runs of an hour, see docs/decisions/0011",
         {
             "model": {
                 "num_encoder_layers": 3,
@@ -66,7 +59,12 @@ PRESETS: dict[str, Preset] = {
                 "num_heads": 4,
             },
             "data": {"vocab_size": 8000},
-            "training": _SMALL_TRAINING,
+            "training": {
+                "batch_tokens": 4096,
+                "warmup_steps": 1500,
+                "max_steps": 20_000,
+                "validate_every": 500,
+            },
         },
     ),
     "paper-base": Preset(

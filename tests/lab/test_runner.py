@@ -202,6 +202,23 @@ def test_a_text_is_thinned_out_whoever_gave_it(
     assert seen == [11, 11]
 
 
+def test_what_is_made_for_a_user_s_text_takes_no_other_and_has_a_vocabulary_of_its_own(
+    toy: Experiment, tmp_path: Path
+) -> None:
+    assert toy.data is not None
+    data = dataclasses.replace(toy.data(), settings={"data": {"vocab_size": 310}})
+    toy = dataclasses.replace(
+        toy, measure=lambda trained: {"half": float(len(trained.tokenizers.source))}
+    )
+    own = dataclasses.replace(toy, data=None)
+    with pytest.raises(InputError, match="no text is given, accepted is one of your own"):
+        run_experiment(own, Plan(tmp_path, quick=True, seeds=1), ignore)
+    assert not any(tmp_path.iterdir())
+    plan = Plan(tmp_path, quick=True, seeds=1, data=data)
+    sizes = [run_experiment(each, plan, ignore).mean("base", "half") for each in (toy, own)]
+    assert sizes == [310.0, 300.0]
+
+
 def test_variants_of_the_same_settings_keep_apart(toy: Experiment, tmp_path: Path) -> None:
     twin = Variant("twin", Change("model.residual", True))
     toy = dataclasses.replace(toy, variants=(*toy.variants, twin))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.lab.experiment import Results, Trial, Variant, flatten
-from dragoman.lab.experiments import table3
+from dragoman.lab.experiments import table3, table3_full
+from dragoman.presets import preset_settings
 from dragoman.settings import build_config
 
 EXPERIMENT = table3.EXPERIMENT
@@ -49,6 +50,27 @@ def test_the_base_is_the_papers_with_its_widths_divided_by_eight() -> None:
     for name in ("num_heads", "num_encoder_layers", "dropout", "norm_place", "positions"):
         assert ours[f"model.{name}"] == paper[f"model.{name}"]
     assert ours["training.label_smoothing"] == paper["training.label_smoothing"]
+
+
+def test_in_full_size_the_rows_are_the_papers_own() -> None:
+    full = table3_full.EXPERIMENT
+    assert flatten(build_config(*full.layers(full.base))) == flatten(
+        build_config(preset_settings("paper-base"))
+    )
+    assert [each.name for each in full.variants] == [each.name for each in EXPERIMENT.variants]
+    for variant, narrow in zip(full.variants[1:], EXPERIMENT.variants[1:], strict=True):
+        assert variant.change is not None
+        assert narrow.change is not None
+        for name, value in variant.change.all.items():
+            is_width = name in ("model.d_model", "model.d_ff", "model.d_k")
+            assert value == narrow.change.all[name] * (8 if is_width else 1)
+        assert variant.published == narrow.published
+    model, paper = full.layers(full.variant("big")), preset_settings("paper-big")["model"]
+    assert paper == {
+        name.removeprefix("model."): value
+        for name, value in flatten(build_config(*model)).items()
+        if name.removeprefix("model.") in paper
+    }
 
 
 def test_every_row_has_the_papers_numbers_and_its_score_falls_with_its_perplexity() -> None:

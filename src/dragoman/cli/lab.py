@@ -52,6 +52,9 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="CPU threads: so many trials at once; default: torch's choice",
     )
+    running.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="default: cpu"
+    )
     running.add_argument("--source", nargs="+", metavar="F", help="your own text instead")
     running.add_argument("--target", nargs="+", metavar="F", help="its translation, line by line")
     running.add_argument("--pairs", nargs="+", metavar="F", help="or .tsv or .jsonl files of both")
@@ -89,7 +92,8 @@ def _list(arguments: argparse.Namespace) -> None:
     from dragoman.lab.experiments import EXPERIMENTS
 
     for experiment in EXPERIMENTS.values():
-        print(f"{experiment.name:<16}{experiment.question.en}")
+        takes = " (on a text of your own)" if experiment.takes_own_text else ""
+        print(f"{experiment.name:<16}{experiment.question.en}{takes}")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -103,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     seeds = getattr(arguments, "seeds", 1 if arguments.quick else _SEEDS)
     processes = torch.get_num_threads()
-    plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data)
+    plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data, arguments.device)
     if seeds == 1:
         say("one seed: intervals hold for it alone")
     stopped: dict[str, InputError | RunError] = {}

@@ -225,7 +225,7 @@ class Experiment:
     variants: tuple[Variant, ...] = ()
     """The first one is the base; none where nothing is trained."""
     data: Callable[[], LabData] | None = None
-    """Makes the text, where the user gives none."""
+    """Makes the text, where the user gives none; None where only the user's will do."""
     thin_out: int = 1
     """Of the training text, the user's or not, one pair in so many is used."""
     measure: Callable[[Trained], Mapping[str, Measured]] = lambda _: {}
@@ -237,6 +237,11 @@ class Experiment:
     """Finds what needs no training: what follows from the mathematics, or what a model takes."""
     charts: tuple[Chart, ...] = ()
     """What the report draws of it."""
+
+    @property
+    def takes_own_text(self) -> bool:
+        """Whether it is run on a text of the user's alone."""
+        return bool(self.variants) and self.data is None
 
     @property
     def base(self) -> Variant:

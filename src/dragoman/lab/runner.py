@@ -65,6 +65,8 @@ class Plan:
     """Trials at once, at most."""
     data: LabData | None = None
     """The user's text; each experiment's own if None."""
+    device: str = "cpu"
+    """To train on, as for `train`."""
 
 
 def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Results:
@@ -79,7 +81,14 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         experiment: what to run; in several processes its `measure` is sent to them.
         plan: how.
         listen: is told of every trial, also of those that were run before.
+
+    Raises:
+        InputError: for an experiment that takes a text of the user's where there is none.
     """
+    if experiment.takes_own_text and plan.data is None:
+        raise InputError(
+            "no text is given, accepted is one of your own", "--source and --target, or --pairs"
+        )
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
@@ -88,7 +97,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     files = data.write(plan.folder.resolve() / "text") if experiment.variants else {}
     observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
     trials = {
-        key: _Task(variant.name, seed, config, data, folder / key, experiment.measure)
+        key: _Task(variant.name, seed, config, data, folder / key, experiment.measure, plan.device)
         for seed in range(1, plan.seeds + 1)
         for variant in experiment.variants
         for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
@@ -163,7 +172,10 @@ def _configure(
         "keep_checkpoints": steps if experiment.checkpoint_every else 1,
         "average_last": 1,
     }
-    return build_config(*experiment.layers(variant), data.settings, files, {"training": budget})
+    layers = experiment.layers(variant)
+    # What is made for the user's text knows its size; what isn't, is told by the text.
+    layers = [data.settings, *layers] if experiment.takes_own_text else [*layers, data.settings]
+    return build_config(*layers, files, {"training": budget})
 
 
 def _key(experiment: Experiment, variant: Variant, config: Config, data: LabData) -> str:
@@ -194,6 +206,7 @@ class _Task:
     data: LabData
     folder: Path
     measure: Callable[[Trained], Mapping[str, Measured]]
+    device: str
 
     def __call__(self, listen: Listen) -> Trial:
         live = Trial(self.variant, self.seed, curve=[])  # after an interruption, what came since
@@ -205,7 +218,7 @@ class _Task:
 
         self._leave_other_place()
         try:
-            trained = train_to_end(self.folder, self.config, self.data, report)
+            trained = train_to_end(self.folder, self.config, self.data, self.device, report)
             items = trained.items
             measures = {**self.measure(trained), "exact": sum(items) / len(items)}
         except BrokenOff as error:

@@ -36,16 +36,18 @@ class Trained:
     config: Config
     tokenizers: Tokenizers
     data: LabData
+    device: str = "cpu"
+    """It was trained on."""
 
     @classmethod
-    def open(cls, folder: ModelFolder, data: LabData) -> Trained:
+    def open(cls, folder: ModelFolder, data: LabData, device: str = "cpu") -> Trained:
         """Opens a finished run as its last step has left it.
 
         Not as it was at its best step, which was chosen by the sentences that are tested with.
         """
         config, (_, last) = folder.read_config(), folder.checkpoints()[-1]
         model = _at_checkpoint(folder, config, last)
-        return cls(folder.path, model, config, folder.read_tokenizers(), data)
+        return cls(folder.path, model, config, folder.read_tokenizers(), data, device)
 
     @cached_property
     def translations(self) -> list[Translation]:
@@ -125,14 +127,19 @@ def translate_sources(
 
 
 def train_to_end(
-    folder: Path, config: Config, data: LabData, report: Report = lambda event: None
+    folder: Path,
+    config: Config,
+    data: LabData,
+    device: str,
+    report: Report = lambda event: None,
 ) -> Trained:
-    """Trains a model on the CPU, or goes on where its folder stands, and opens it.
+    """Trains a model, or goes on where its folder stands, and opens it.
 
     Args:
         folder: the model's; it stays as it is if the run breaks off.
         config: the settings.
         data: what they name the files of.
+        device: to train on, as for `train`.
         report: is called with each event of the training.
 
     Raises:
@@ -146,13 +153,13 @@ def train_to_end(
         report(event)
 
     try:
-        train(folder, config, resume=True, device="cpu", report=listen)
+        train(folder, config, resume=True, device=device, report=listen)
     except RunError as error:
         if not steps or steps[-1] == steps[0]:  # it has told of nothing but its start
             raise
         reason, _, _ = str(error).partition(": ")  # what follows tells each batch
         raise BrokenOff(reason) from error
-    return Trained.open(ModelFolder(folder), data)
+    return Trained.open(ModelFolder(folder), data, device)
 
 
 def _at_checkpoint(folder: ModelFolder, config: Config, path: Path) -> Seq2Seq:

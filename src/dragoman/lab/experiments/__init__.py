@@ -20,18 +20,20 @@ def _collect() -> dict[str, Experiment]:
 
 
 _ALL = "all"
+"""That bring their own text: the others are too long to be run unasked."""
 EXPERIMENTS = _collect()
 """By name, in the order of their numbers."""
 
 
 def find_experiments(names: Iterable[str]) -> list[Experiment]:
-    """Returns experiments by their names, each once; `all` names all of them.
+    """Returns experiments by their names, each once; `all` names those that bring their own text.
 
     Raises:
         InputError: for an unknown name, naming the nearest one.
     """
     found = []
-    given = (EXPERIMENTS if name == _ALL else [name] for name in names)
+    bring_text = [name for name, each in EXPERIMENTS.items() if not each.takes_own_text]
+    given = (bring_text if name == _ALL else [name] for name in names)
     for name in dict.fromkeys(itertools.chain.from_iterable(given)):
         if name not in EXPERIMENTS:
             raise InputError(

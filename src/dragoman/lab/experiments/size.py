@@ -25,7 +25,10 @@ from dragoman.lab.statistics import Difference, bootstrap_difference
 from dragoman.lab.trained import Trained, train_to_end
 from dragoman.settings import build_config
 
-_NARROW, _MIDDLE, _WIDE = "width 32", "width 64", "width 128"
+Sizes = tuple[str, str, str]
+"""The names of three variants, the smallest first."""
+
+_WIDTHS: Sizes = ("width 32", "width 64", "width 128")
 _LITTLE, _ALL = "little", "all"
 _LESS = 10
 """The smaller text has one pair in so many."""
@@ -41,7 +44,7 @@ def train_on_less(trained: Trained, every: int) -> Trained:
     files = data.write(trained.folder / "text")
     tokenizer = {"data": {"tokenizer": str(trained.folder / "tokenizer.model")}}
     config = build_config(dataclasses.asdict(trained.config), files, tokenizer)
-    return train_to_end(trained.folder / f"less-{data.digest}", config, data)
+    return train_to_end(trained.folder / f"less-{data.digest}", config, data, trained.device)
 
 
 def _measure(trained: Trained) -> dict[str, Measured]:
@@ -57,47 +60,84 @@ def _measure(trained: Trained) -> dict[str, Measured]:
     return measures
 
 
-def _widening(results: Results, text: str) -> list[list[float]]:
-    """Returns what the widest model gains over the narrowest, part by part of the test text."""
-    wide, narrow = (results.parts(variant, f"parts_{text}") for variant in (_WIDE, _NARROW))
+def _growing(sizes: Sizes, results: Results, text: str) -> list[list[float]]:
+    """Returns what the largest model gains over the smallest, part by part of the test text."""
+    large, small = (results.parts(sizes[each], f"parts_{text}") for each in (-1, 0))
     return [
         [high - low for high, low in zip(*seed, strict=True)]
-        for seed in zip(wide, narrow, strict=True)
+        for seed in zip(large, small, strict=True)
     ]
 
 
-def _decide(gain: Difference, results: Results) -> Verdict:
+def _decide(gain: Difference, sizes: Sizes, results: Results) -> Verdict:
+    en, zh = ", ".join(sizes), "、".join(sizes)
     text = Text(
-        "BLEU of width 32, 64, 128: {0:.1f}, {1:.1f}, {2:.1f} on all of the text, {3:.1f}, "
+        f"BLEU of {en}: {{0:.1f}}, {{1:.1f}}, {{2:.1f}} on all of the text, {{3:.1f}}, "
         "{4:.1f}, {5:.1f} on a tenth; difference over parts of the test text {6:.2f} "
         "[{7:.2f}, {8:.2f}]",
-        "宽度 32、64、128 的 BLEU：全部数据 {0:.1f}、{1:.1f}、{2:.1f}，"
+        f"{zh} 的 BLEU：全部数据 {{0:.1f}}、{{1:.1f}}、{{2:.1f}}，"
         "十分之一数据 {3:.1f}、{4:.1f}、{5:.1f}；按测试集分块计相差 {6:.2f} [{7:.2f}, {8:.2f}]",
     )
-    found = (
-        results.mean(variant, f"bleu_{name}")
-        for name in (_ALL, _LITTLE)
-        for variant in (_NARROW, _MIDDLE, _WIDE)
-    )
+    found = (results.mean(variant, f"bleu_{name}") for name in (_ALL, _LITTLE) for variant in sizes)
     return decide(gain, numbers(text, *found, gain.mean, gain.low, gain.high))
 
 
-def _judge_wider(results: Results) -> Verdict:
-    wide, narrow = (results.parts(variant, f"parts_{_ALL}") for variant in (_WIDE, _NARROW))
-    return _decide(bootstrap_difference(wide, narrow), results)
+def _judge_larger(sizes: Sizes, results: Results) -> Verdict:
+    large, small = (results.parts(sizes[each], f"parts_{_ALL}") for each in (-1, 0))
+    return _decide(bootstrap_difference(large, small), sizes, results)
 
 
-def _judge_little(results: Results) -> Verdict:
-    on_all, on_little = (_widening(results, text) for text in (_ALL, _LITTLE))
-    return _decide(bootstrap_difference(on_all, on_little), results)
+def _judge_little(sizes: Sizes, results: Results) -> Verdict:
+    on_all, on_little = (_growing(sizes, results, text) for text in (_ALL, _LITTLE))
+    return _decide(bootstrap_difference(on_all, on_little), sizes, results)
 
 
-def _judge_data(results: Results) -> Verdict:
-    narrow, wide = (
-        results.parts(variant, f"parts_{text}")
-        for variant, text in ((_NARROW, _ALL), (_WIDE, _LITTLE))
+def _judge_data(sizes: Sizes, results: Results) -> Verdict:
+    small, large = (
+        results.parts(sizes[each], f"parts_{text}") for each, text in ((0, _ALL), (-1, _LITTLE))
     )
-    return _decide(bootstrap_difference(narrow, wide), results)
+    return _decide(bootstrap_difference(small, large), sizes, results)
+
+
+def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
+    """Makes the claims about three sizes of a model, and of all of a text and a tenth of it."""
+    smallest, _, largest = sizes
+    return (
+        Claim(
+            Text("Bigger models are better.", "模型越大越好。"),
+            "Vaswani et al. 2017, section 6.2 and Table 3 rows C",
+            Text(
+                f"A higher BLEU of {largest} than of {smallest}, on all of the text.",
+                f"用全部数据时，{largest} 的 BLEU 高于 {smallest}。",
+            ),
+            partial(_judge_larger, sizes),
+        ),
+        Claim(
+            Text(
+                "With little text there is less to win by size.",
+                "数据少时，增大模型的收益更小。",
+            ),
+            "why Multi30k is done with small models: Wu et al. 2021",
+            Text(
+                f"From {smallest} to {largest} fewer points are gained on a tenth of the text "
+                "than on all of it.",
+                f"从 {smallest} 到 {largest}，用十分之一数据时提高的分数少于用全部数据时。",
+            ),
+            partial(_judge_little, sizes),
+        ),
+        Claim(
+            Text(
+                "Ten times the text is worth more than a larger model.",
+                "十倍的数据比更大的模型更有价值。",
+            ),
+            "Koehn and Knowles 2017, section 3.2: little text is what hurts most",
+            Text(
+                f"A higher BLEU of {smallest} on all of the text than of {largest} on a tenth.",
+                f"{smallest} 加全部数据的 BLEU 高于 {largest} 加十分之一数据。",
+            ),
+            partial(_judge_data, sizes),
+        ),
+    )
 
 
 _PAIRS = Text("training pairs", "训练句对数")
@@ -115,9 +155,9 @@ EXPERIMENT = Experiment(
     steps=900,
     quick_steps=400,
     variants=(
-        Variant(_MIDDLE),
-        Variant(_NARROW, Change("model.d_model", 32)),
-        Variant(_WIDE, Change("model.d_model", 128)),
+        Variant(_WIDTHS[1]),
+        Variant(_WIDTHS[0], Change("model.d_model", 32)),
+        Variant(_WIDTHS[2], Change("model.d_model", 128)),
     ),
     measures=(
         Measure(
@@ -127,42 +167,7 @@ EXPERIMENT = Experiment(
         Measure("parameters", Text("parameters", "参数量")),
         Measure("exact", Text("exactly right, all of the text", "完全正确的比例（全部数据）")),
     ),
-    claims=(
-        Claim(
-            Text("Bigger models are better.", "模型越大越好。"),
-            "Vaswani et al. 2017, section 6.2 and Table 3 rows C",
-            Text(
-                "A higher BLEU with width 128 than with 32, on all of the text.",
-                "用全部数据时，宽度 128 的 BLEU 高于 32。",
-            ),
-            _judge_wider,
-        ),
-        Claim(
-            Text(
-                "With little text there is less to win by size.",
-                "数据少时，增大模型的收益更小。",
-            ),
-            "why Multi30k is done with small models: Wu et al. 2021",
-            Text(
-                "From width 32 to 128 fewer points are gained on a tenth of the text than on all "
-                "of it.",
-                "宽度从 32 增到 128，用十分之一数据时提高的分数少于用全部数据时。",
-            ),
-            _judge_little,
-        ),
-        Claim(
-            Text(
-                "Ten times the text is worth more than four times the width.",
-                "十倍的数据比四倍的宽度更有价值。",
-            ),
-            "Koehn and Knowles 2017, section 3.2: little text is what hurts most",
-            Text(
-                "A higher BLEU of width 32 on all of the text than of width 128 on a tenth.",
-                "宽度 32 加全部数据的 BLEU 高于宽度 128 加十分之一数据。",
-            ),
-            _judge_data,
-        ),
-    ),
+    claims=claims_about(_WIDTHS),
     data=partial(cldr_data, "de"),
     measure=_measure,
     why=Text(
