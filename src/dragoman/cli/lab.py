@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SEEDS = 3
 _FORMATS = ("html", "json", "png")
+_FORETOLD = {True: ", as predicted", False: ", not as predicted", None: ""}
 
 
 def add_parser(commands: Commands) -> None:
@@ -50,10 +51,10 @@ def add_parser(commands: Commands) -> None:
         "--threads",
         type=whole_number(1),
         metavar="N",
-        help="CPU threads: so many trials at once; default: torch's choice",
+        help="trials at once, each with a CPU thread; default: torch's choice of threads",
     )
     running.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="default: cpu"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="to train on; default: cpu"
     )
     running.add_argument("--source", nargs="+", metavar="F", help="your own text instead")
     running.add_argument("--target", nargs="+", metavar="F", help="its translation, line by line")
@@ -167,7 +168,7 @@ def _describe(experiment: Experiment, results: Results) -> list[str]:
             f"{experiment.name}: {claim.statement.en}",
             f"  predicted: {claim.prediction.en}",
             f"  seen:      {verdict.seen.en}",
-            f"  verdict:   {verdict.outcome}",
+            f"  verdict:   {verdict.outcome}{_FORETOLD[claim.foretold(verdict)]}",
         ]
     return lines
 

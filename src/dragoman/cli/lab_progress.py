@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dragoman.lab.experiment import Experiment, Trial
 
 _WIDTH = 20
+_OTHER_LINES = 2
+"""Of the terminal: the table's head, and the line below it."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -29,13 +31,17 @@ class LabProgress:
         self._latest: dict[str, Trial] = {}
         self._ended: dict[str, set[int]] = {variant.name: set() for variant in experiment.variants}
         self._live: Any = None
+        self._rows = 0
+        """Variants that the terminal has room for: those that were heard of last."""
 
     def __enter__(self) -> LabProgress:
         if sys.stderr.isatty() and self._experiment.variants:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(self._table(), console=Console(stderr=True), auto_refresh=False)
+            console = Console(stderr=True)
+            self._rows = max(1, console.height - _OTHER_LINES)
+            self._live = Live(self._table(), console=console, auto_refresh=False)
             self._live.start()
         return self
 
@@ -53,7 +59,8 @@ class LabProgress:
         if self._live is None:
             say(describe_trial(trial))
             return
-        self._latest[trial.variant] = trial
+        self._latest.pop(trial.variant, None)
+        self._latest[trial.variant] = trial  # the last one is the one heard of last
         if trial.ended:
             self._ended[trial.variant].add(trial.seed)
         self._live.update(self._table(), refresh=True)
@@ -68,7 +75,11 @@ class LabProgress:
         table.add_column("loss", justify="right", min_width=7)
         table.add_column("", min_width=_WIDTH, no_wrap=True)
         table.add_column("done", justify="right")
-        for name, ended in self._ended.items():
+        shown = self._ended
+        if len(shown) > self._rows:  # a terminal would cut the end off
+            recent = {*[*self._latest][-self._rows :]}
+            shown = {name: ended for name, ended in shown.items() if name in recent}
+        for name, ended in shown.items():
             trial = self._latest.get(name)
             cells = ["", "", "", ""] if trial is None else _cells(trial)
             table.add_row(Text(name), *map(Text, cells), f"{len(ended)}/{self._seeds}")

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dragoman.data.atomic import replacing
 from dragoman.data.cldr import make_pairs
 from dragoman.data.corpus import read_pairs
 from dragoman.data.tasks import Task, make_task
+from dragoman.lab.experiment import Text
 from dragoman.settings import Settings
 
 Pairs = Sequence[tuple[str, str]]
@@ -39,8 +41,10 @@ class LabData:
     """More to test with, each source longer than any that is trained on."""
     settings: Settings = field(default_factory=dict)
     """What the text asks for, over an experiment's own settings."""
+    name: Text = field(default_factory=lambda: Text("the experiment's own", "实验自带"))
+    """What it is."""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Says whether two texts are the same."""
         text = json.dumps([self.train, self.test, self.beyond])
@@ -82,7 +86,12 @@ def task_data(
     """
     pairs = make_task(task, count + held_out, *lengths, alphabet, seed=1)
     beyond = make_task(task, held_out, lengths[1] + 1, longest, alphabet, 2) if longest else []
-    return LabData(pairs[:count], pairs[count:], beyond)
+    fewest, most = lengths
+    name = Text(
+        f"strings of {fewest} to {most} out of {alphabet} symbols, task {task}",
+        f"由 {alphabet} 种符号组成、长 {fewest} 到 {most} 的字符串，任务为 {task}",
+    )
+    return LabData(pairs[:count], pairs[count:], beyond, name=name)
 
 
 def cldr_data(language: str) -> LabData:
@@ -98,6 +107,10 @@ def cldr_data(language: str) -> LabData:
         [(source, target) for _, source, target in made.train],
         [(source, target) for _, source, target in made.test[:: len(made.test) // _HELD_OUT + 1]],
         settings={"data": {"vocab_size": 1500, "target_language": language}},
+        name=Text(
+            f"phrases of the Unicode CLDR, {_SOURCE} to {language}",
+            f"Unicode CLDR 的短语，{_SOURCE} 译 {language}",
+        ),
     )
 
 
@@ -116,8 +129,8 @@ def user_data(
         InputError: if a file can't be read, or there are too few pairs.
     """
     found = list(dict.fromkeys(read_pairs(source, target, pairs)))
+    names = ", ".join([*source, *target, *pairs])
     if len(found) < _LEAST:
-        names = ", ".join([*source, *target, *pairs])
         raise InputError(
             f"{names}: {len(found)} distinct pairs, accepted is {_LEAST} or more",
             "without files the laboratory makes text of its own",
@@ -128,5 +141,8 @@ def user_data(
     characters = len({character for pair in found for side in pair for character in side})
     size = max(_LEAST_ENTRIES, 2 * characters)  # for Chinese, each character is an entry at least
     return LabData(
-        train, test, settings={"data": {"vocab_size": size, "target_language": language}}
+        train,
+        test,
+        settings={"data": {"vocab_size": size, "target_language": language}},
+        name=Text(names, names),
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Outcome = Literal["confirmed", "not confirmed", "within noise", "no result"]
 """`no result`: a run that it takes broke off, or the data can't answer."""
+WITHIN_NOISE: tuple[Outcome, ...] = ("within noise",)
+DOUBTED: tuple[Outcome, ...] = ("not confirmed", "within noise")
 Measured = float | dict[str, float] | list[list[float]]
 """A number; numbers by what they depend on, such as a length; or a grid, row by row."""
 
@@ -124,12 +126,30 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Corpus:
+    """The text that the trials of a run had."""
+
+    name: Text
+    train: int
+    """Pairs to learn from."""
+    test: int
+    """Pairs to test with."""
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Corpus:
+        """Makes a corpus of what `dataclasses.asdict` has become on its way through JSON."""
+        return cls(**{**kept, "name": Text(**kept["name"])})
+
+
+@dataclass(frozen=True)
 class Results:
     """All that a run of an experiment has found."""
 
     observed: dict[str, Measured]
     """What needs no training."""
     trials: list[Trial]
+    corpus: Corpus | None = None
+    """None where nothing is trained."""
 
     def of(self, variant: str) -> list[Trial]:
         """Returns the trials of a variant, seed by seed; also those that broke off."""
@@ -193,12 +213,18 @@ class Claim:
     """A statement that can turn out false."""
 
     statement: Text
-    source: str
+    source: Text
     """Who says so, and where."""
     prediction: Text
     """Written before the run."""
     judge: Callable[[Results], Verdict]
     """Computes the verdict; it may expect every measure of every trial that came to its end."""
+    expected: tuple[Outcome, ...] = ("confirmed",)
+    """The verdicts that the prediction foretells: one may also doubt a claim."""
+
+    def foretold(self, verdict: Verdict) -> bool | None:
+        """Says whether a verdict is as predicted; None where there is no result."""
+        return None if verdict.outcome == "no result" else verdict.outcome in self.expected
 
 
 @dataclass(frozen=True)
@@ -259,13 +285,19 @@ class Experiment:
         return [*self.layers(self.variant(variant.of)), variant.change.to_settings()]
 
     def difference(self, variant: Variant) -> str:
-        """Returns in one line what a variant changes, such as `model.d_k = 16 (was 64)`."""
+        """Returns in one line what a variant changes, such as `model.d_k = 16 (was 64)`.
+
+        The base is told apart from the paper's.
+        """
+        after = flatten(build_config(*self.layers(variant)))
         if variant.change is None:
-            return ""
-        before = flatten(build_config(*self.layers(self.variant(variant.of))))
+            before = flatten(build_config({}))
+            changed = [name for name in after if after[name] != before[name]]
+        else:
+            before = flatten(build_config(*self.layers(self.variant(variant.of))))
+            changed = list(variant.change.all)
         return ", ".join(
-            f"{name} = {_write(value)} (was {_write(before[name])})"
-            for name, value in variant.change.all.items()
+            f"{name} = {_write(after[name])} (was {_write(before[name])})" for name in changed
         )
 
     def judge(self, claim: Claim, results: Results) -> Verdict:

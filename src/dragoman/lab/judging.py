@@ -27,8 +27,23 @@ def decide(gain: Difference, seen: Text) -> Verdict:
 
 
 def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
-    """Returns the verdict on `higher has more exact translations than lower`, two variants."""
-    return decide(*_compare(higher, lower, results))
+    """Returns the verdict on `higher has more exact translations than lower`, two variants.
+
+    There is none where neither has learnt anything.
+    """
+    gain, seen = _compare(higher, lower, results)
+    best = max(results.mean(name, "exact") for name in (higher, lower))
+    return decide(gain, seen) if best > CHANCE else unlearnt(seen)
+
+
+def judge_equal(first: str, second: str, margin: float, results: Results) -> Verdict:
+    """Returns the verdict on `first has as many exact translations as second`, but for a margin.
+
+    There is none where neither has learnt anything.
+    """
+    gain, seen = _compare(first, second, results)
+    best = max(results.mean(name, "exact") for name in (first, second))
+    return equal_within(margin, gain, seen) if best > CHANCE else unlearnt(seen)
 
 
 def judge_nothing(without: str, beside: str, results: Results, most: float = CHANCE) -> Verdict:
@@ -73,4 +88,12 @@ def equal_within(margin: float, gain: Difference, seen: Text) -> Verdict:
 
 def holds_beside(control: bool, condition: bool, seen: Text) -> Verdict:
     """Returns the verdict on what is so or not, if the run beside which it is seen has learnt."""
-    return holds(condition, seen) if control else Verdict("no result", seen)
+    return holds(condition, seen) if control else unlearnt(seen)
+
+
+def unlearnt(seen: Text) -> Verdict:
+    """Returns the verdict where what the claim is measured by hasn't been learnt."""
+    return Verdict(
+        "no result",
+        Text(f"{seen.en}; too little is learnt to compare", f"{seen.zh}；学到的太少，无法比较"),
+    )

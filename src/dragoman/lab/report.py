@@ -36,6 +36,29 @@ _OUTCOMES: dict[Outcome, tuple[str, Text]] = {
     "within noise": ("~", Text("within noise", "在噪声范围内")),
     "no result": ("–", Text("no result", "无结果")),
 }
+_ABOUT = (
+    Text(
+        "Each experiment takes one design choice away or changes it. All variants of an experiment "
+        "have the same seeds, data order and steps. Predictions were written before the runs that "
+        "are shown here, most of them after a short pilot with one seed; rules that are part of "
+        'the experiments made the verdicts of the numbers. "The essay" is the Chinese article '
+        "that Dragoman follows.",
+        "每个实验去掉或改变一项设计选择。同一实验的各个变体，种子、数据顺序和步数都相同。"
+        "预测写于此处所示的运行之前，其中多数写于单种子的简短试跑之后；"
+        "结论由实验自带的规则根据数字得出。“原文”指 Dragoman 所依据的中文文章。",
+    ),
+    Text(
+        "A claim is confirmed or not by its rule; within noise, if a difference can't be told from "
+        "chance; without result, if a run broke off, the text can't answer or too little is learnt "
+        "to compare. [a, b] is an interval that holds a difference in 95 of 100 cases: of so many "
+        "claims a few will come out by chance. Bands and a - b reach from the lowest to the "
+        "highest seed; heat maps show the first seed.",
+        "按规则，论断被证实或未被证实；差异无法与偶然区分时，为“在噪声范围内”；"
+        "训练中断、文本无法回答或学到的太少而无法比较时，为“无结果”。"
+        "[a, b] 是 100 次中有 95 次包含真值的区间：论断这么多，总有几个出于偶然。"
+        "带和 a - b 从最低的种子到最高的种子；热图为第一个种子。",
+    ),
+)
 _TITLE = Text("Dragoman's laboratory", "Dragoman 实验室")
 _OVERVIEW = "overview"
 
@@ -107,25 +130,28 @@ def _navigation(found: Found) -> str:
 
 
 def _overview(found: Found) -> str:
-    rows, tally = [], Counter[Outcome]()
+    rows, tally, foretold = [], Counter[Outcome](), Counter[bool | None]()
     for name, (experiment, results) in found.items():
         link = f'<a href="#{name}">{experiment.number} {bilingual(experiment.title)}</a>'
-        rows.append(f'<tr class="group"><th colspan="2">{link}</th></tr>')
+        rows.append(f'<tr class="group"><th colspan="3">{link}</th></tr>')
         for claim in experiment.claims:
-            outcome = experiment.judge(claim, results).outcome
-            tally[outcome] += 1
-            rows.append(_row([bilingual(claim.statement), _mark(outcome)]))
+            verdict = experiment.judge(claim, results)
+            tally[verdict.outcome] += 1
+            foretold[claim.foretold(verdict)] += 1
+            said = [_mark(verdict.outcome), _foretold(claim, verdict)]
+            rows.append(_row([bilingual(claim.statement), *said]))
     counts = [f"{_mark(outcome)} {tally[outcome]}" for outcome in _OUTCOMES]
-    about = Text(
-        "Each experiment takes one design choice away or changes it. Predictions were written "
-        "before the runs; rules that are part of the experiments made the verdicts of the numbers.",
-        "每个实验去掉或改变一项设计选择。预测写于运行之前；结论由实验自带的规则根据数字得出。",
+    right, judged = foretold[True], foretold[True] + foretold[False]
+    as_predicted = Text(
+        f"{right} of {judged} verdicts as predicted", f"{judged} 个结论中 {right} 个与预测一致"
     )
+    counts.append(bilingual(as_predicted))
     return "\n".join(
         [
             f'<section id="{_OVERVIEW}">',
             f"<h2>{bilingual(Text('Claims and verdicts', '论断与结论'))}</h2>",
-            f"<p>{bilingual(about)}</p><p>{' · '.join(counts)}</p>",
+            *(f"<p>{bilingual(each)}</p>" for each in _ABOUT),
+            f"<p>{' · '.join(counts)}</p>",
             _table(rows),
             "</section>",
         ]
@@ -153,13 +179,20 @@ def _page(experiment: Experiment, results: Results) -> str:
 
 def _claim(claim: Claim, verdict: Verdict) -> str:
     lines = [
-        (Text("source", "出处"), html.escape(claim.source)),
+        (Text("source", "出处"), bilingual(claim.source)),
         (Text("predicted", "预测"), bilingual(claim.prediction)),
         (Text("seen", "结果"), bilingual(verdict.seen)),
-        (Text("verdict", "结论"), _mark(verdict.outcome)),
+        (Text("verdict", "结论"), f"{_mark(verdict.outcome)} {_foretold(claim, verdict)}"),
     ]
     items = "".join(f"<dt>{bilingual(name)}</dt><dd>{said}</dd>" for name, said in lines)
     return f'<div class="claim"><p><b>{bilingual(claim.statement)}</b></p><dl>{items}</dl></div>'
+
+
+def _foretold(claim: Claim, verdict: Verdict) -> str:
+    """Says whether a verdict is the one that was predicted; nothing where there is none."""
+    said = {True: Text("as predicted", "与预测一致"), False: Text("not as predicted", "与预测不符")}
+    foretold = claim.foretold(verdict)
+    return "" if foretold is None else bilingual(said[foretold])
 
 
 def _training(experiment: Experiment, results: Results) -> list[str]:
@@ -174,11 +207,14 @@ def _training(experiment: Experiment, results: Results) -> list[str]:
 def _extent(results: Results) -> Text:
     seeds = len({trial.seed for trial in results.trials})
     steps = max((trial.curve[-1][0] for trial in results.trials if trial.curve), default=0)
-    alone = Text(" One seed: intervals hold for it alone.", "只有一个种子：区间仅对它成立。")
-    return Text(
-        f"Seeds: {seeds}, {steps:,} steps each.{alone.en if seeds == 1 else ''}",
-        f"种子数：{seeds}，每次 {steps:,} 步。{alone.zh if seeds == 1 else ''}",
-    )
+    said = [Text(f"Seeds: {seeds}, {steps:,} steps each.", f"种子数：{seeds}，每次 {steps:,} 步。")]
+    if seeds == 1:
+        said += [Text("One seed: intervals hold for it alone.", "只有一个种子：区间仅对它成立。")]
+    if (corpus := results.corpus) is not None:
+        en = f"{corpus.train:,} pairs to learn from, {corpus.test:,} to test with"
+        zh = f"{corpus.train:,} 对用于训练，{corpus.test:,} 对用于测试"
+        said += [Text(f"Text: {corpus.name.en}; {en}.", f"文本：{corpus.name.zh}；{zh}。")]
+    return Text(" ".join(each.en for each in said), "".join(each.zh for each in said))
 
 
 def _variants(experiment: Experiment, results: Results) -> str:
@@ -195,9 +231,10 @@ def _variants(experiment: Experiment, results: Results) -> str:
 
 
 def _change(experiment: Experiment, variant: Variant) -> str:
-    if variant.change is None:
-        return bilingual(Text("the base", "基准"))
     change = f"<code>{html.escape(experiment.difference(variant))}</code>"
+    if variant.change is None:
+        base = bilingual(Text("the base, beside the paper's", "基准，与论文的不同之处"))
+        return f"<details><summary>{base}</summary>{change}</details>"
     if not variant.of:
         return change
     return f"{change}<br>{bilingual(Text(f'from {variant.of}', f'基于 {variant.of}'))}"

@@ -32,6 +32,7 @@ from dragoman.kernels.process import tune_process
 from dragoman.lab.data import LabData
 from dragoman.lab.experiment import (
     BrokenOff,
+    Corpus,
     Experiment,
     Measured,
     Results,
@@ -94,7 +95,9 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     remove_leftovers(folder)
     text = plan.data or (experiment.data() if experiment.data else LabData((), ()))
     data = text.thin_out(experiment.thin_out)
-    files = data.write(plan.folder.resolve() / "text") if experiment.variants else {}
+    trains = bool(experiment.variants)
+    corpus = Corpus(data.name, len(data.train), len(data.test)) if trains else None
+    files = data.write(plan.folder.resolve() / "text") if trains else {}
     observed_key = _digest({"experiment": experiment.name, "version": experiment.version})
     trials = {
         key: _Task(variant.name, seed, config, data, folder / key, experiment.measure, plan.device)
@@ -106,6 +109,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     run = {
         "version": experiment.version,
         "quick": plan.quick,
+        "corpus": corpus and dataclasses.asdict(corpus),
         "observed": observed_key,
         "trials": list(trials),
     }
@@ -126,7 +130,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         found[key] = trial
     _write(folder, _WHOLE, run)
     (folder / f"{_BEGUN}.json").unlink()
-    return Results(observed, [found[key] for key in trials])
+    return Results(observed, [found[key] for key in trials], corpus)
 
 
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
@@ -144,7 +148,8 @@ def stored_results(experiment: Experiment, folder: Path) -> Results | None:
     trials = [Trial.from_json(trial) for trial in kept]
     if {trial.variant for trial in trials} != {variant.name for variant in experiment.variants}:
         return None
-    return Results(observed, trials)
+    corpus = run.get("corpus")
+    return Results(observed, trials, corpus and Corpus.from_json(corpus))
 
 
 def is_unfinished(experiment: Experiment, folder: Path) -> bool:

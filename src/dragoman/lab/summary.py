@@ -38,9 +38,10 @@ def _claim(experiment: Experiment, claim: Claim, results: Results) -> dict[str, 
     verdict = experiment.judge(claim, results)
     return {
         "statement": dataclasses.asdict(claim.statement),
-        "source": claim.source,
+        "source": dataclasses.asdict(claim.source),
         "prediction": dataclasses.asdict(claim.prediction),
         "outcome": verdict.outcome,
+        "foretold": claim.foretold(verdict),
         "seen": dataclasses.asdict(verdict.seen),
     }
 

@@ -71,6 +71,13 @@ class Trained:
         torch.manual_seed(seed)
         return build_model(self.config.model).eval()
 
+    def starts(self, count: int) -> list[Seq2Seq]:
+        """Makes so many models before their first step: the run's own, and others like it.
+
+        Another seed's run has others, so that what is measured of them differs as seeds do.
+        """
+        return [self.untrained(self.config.training.seed + 1000 * n) for n in range(count)]
+
     def at(self, step: int) -> Seq2Seq:
         """Returns the model as it was after a step that `Experiment.checkpoint_every` has kept."""
         folder = ModelFolder(self.folder)

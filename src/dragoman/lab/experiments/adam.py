@@ -15,6 +15,7 @@ from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
 from dragoman.lab.early_steps import draw_batches, first_steps
 from dragoman.lab.experiment import (
+    WITHIN_NOISE,
     Change,
     Chart,
     Claim,
@@ -234,7 +235,7 @@ EXPERIMENT = Experiment(
                 "with .98.",
                 "beta2 为 .999 时，Adam 对大梯度的记忆步数是 .98 时的 20 倍。",
             ),
-            "follows from the definition",
+            Text("follows from the definition", "由定义推出"),
             Text(
                 "Where the gradient becomes 100 times smaller, steps are back at half their size "
                 "after log(0.0003) / log(beta2) steps: within 2 %.",
@@ -247,10 +248,10 @@ EXPERIMENT = Experiment(
                 "Adam's steps don't depend on the gradients' common size.",
                 "Adam 的步长与梯度的整体大小无关。",
             ),
-            "Kingma and Ba 2015, section 2.1",
+            Text("Kingma and Ba 2015, section 2.1", "Kingma and Ba 2015，2.1 节"),
             Text(
-                "With a negligible epsilon, to rounding: that is why clipping can do little.",
-                "epsilon 可忽略时只差舍入误差；所以裁剪的作用有限。",
+                "With a negligible epsilon, to rounding, where one factor is on all of them.",
+                "epsilon 可忽略、且所有梯度乘同一个因子时，只差舍入误差。",
             ),
             _judge_rescaling,
         ),
@@ -259,7 +260,7 @@ EXPERIMENT = Experiment(
                 "Epsilon has a numerical effect: small gradients feel it.",
                 "epsilon 在数值上有影响：小梯度会感受到它。",
             ),
-            "the essay, 5.2",
+            Text("the essay, 5.2", "原文 5.2"),
             Text(
                 "In a trained model 1e-9 changes the step of under 1 % of the parameters "
                 "noticeably, 1e-6 of over half.",
@@ -272,16 +273,20 @@ EXPERIMENT = Experiment(
                 "Which epsilon is taken, 1e-9, 1e-8 or 1e-6, changes the result.",
                 "epsilon 取 1e-9、1e-8 还是 1e-6，会影响结果。",
             ),
-            "the essay, 5.2, read strictly",
+            Text("the essay, 5.2, read strictly", "原文 5.2，按字面理解"),
             Text("Within noise.", "在噪声范围内。"),
             _judge_epsilon,
+            expected=WITHIN_NOISE,
         ),
         Claim(
             Text(
                 "A Transformer learns better with beta2 .98 than with .999.",
                 "Transformer 用 beta2 .98 比用 .999 学得更好。",
             ),
-            "Vaswani et al. 2017, section 5.3, takes .98 without a reason",
+            Text(
+                "Vaswani et al. 2017, section 5.3, takes .98 without a reason",
+                "Vaswani et al. 2017，5.3 节，取 .98 而未说明理由",
+            ),
             Text(
                 "More exact translations after as many steps, for with .999 all that is trained "
                 "here lies within one memory.",
@@ -294,12 +299,13 @@ EXPERIMENT = Experiment(
                 "Clipping gradients makes a Transformer learn better.",
                 "裁剪梯度能让模型学得更好。",
             ),
-            "common practice; the paper names no clipping",
+            Text("common practice; the paper names no clipping", "常见做法；论文没有提到裁剪"),
             Text(
                 "Within noise, with Adam and a warm-up.",
                 "有 Adam 和预热时，在噪声范围内。",
             ),
             partial(judge_gain, _CLIPPED, _PAPER),
+            expected=WITHIN_NOISE,
         ),
     ),
     data=partial(task_data, "reverse", (3, 6)),

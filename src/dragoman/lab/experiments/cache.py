@@ -281,7 +281,7 @@ EXPERIMENT = Experiment(
                 "The cache changes no text: keys and values of past tokens don't change.",
                 "缓存不改变译文：已生成词元的键和值不再变化。",
             ),
-            "follows from the causal mask; the essay, 6.4",
+            Text("follows from the causal mask; the essay, 6.4", "由因果掩码推出；原文 6.4"),
             Text(
                 "All texts the same, by greedy search and with a beam of 4.",
                 "贪心搜索和束宽 4 时，所有译文都相同。",
@@ -293,7 +293,7 @@ EXPERIMENT = Experiment(
                 "With the cache a step costs only the new token; without it, all before it too.",
                 "有缓存时，一步只需计算新词元；没有缓存时，还要重算之前的全部词元。",
             ),
-            "the essay, 6.4",
+            Text("the essay, 6.4", "原文 6.4"),
             Text(
                 "Without it token 256 takes at least 4 times the time of token 16; with it at "
                 "most 1.5 times.",
@@ -306,7 +306,7 @@ EXPERIMENT = Experiment(
                 "Even with the cache the whole text is quadratic in its length.",
                 "即使有缓存，整段文本的代价仍是长度的平方。",
             ),
-            "the essay, 6.4",
+            Text("the essay, 6.4", "原文 6.4"),
             Text(
                 "So it is in operations: each token takes as many more as the one before did. At "
                 "256 tokens it hardly shows in the time, where a step's fixed cost is most of it.",

@@ -74,7 +74,10 @@ EXPERIMENT = Experiment(
                 "translation.",
                 "没有掩码，训练就会作弊：模型抄下一个词元，而没有学会翻译。",
             ),
-            "Vaswani et al. 2017, section 3.2.3; the essay, 4.2",
+            Text(
+                "Vaswani et al. 2017, section 3.2.3; the essay, 4.2",
+                "Vaswani et al. 2017，3.2.3 节；原文 4.2",
+            ),
             Text(
                 "Above 90 % of the tokens are right under teacher forcing, yet fewer free "
                 "translations than with the mask.",

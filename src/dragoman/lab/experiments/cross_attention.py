@@ -77,7 +77,7 @@ EXPERIMENT = Experiment(
                 "Without it the logits are the same for every source, bit for bit.",
                 "没有它，任何源句的 logits 都逐位相同。",
             ),
-            "follows from the definition; the essay, 4.2",
+            Text("follows from the definition; the essay, 4.2", "由定义推出；原文 4.2"),
             Text("A difference of exactly 0.", "差异恰好为 0。"),
             _judge_deaf,
         ),
@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
                 "A language model is left, which reverses strings no better than by chance.",
                 "剩下的只是一个语言模型，反转字符串的正确率与瞎猜无异。",
             ),
-            "follows from the definition; the essay, 4.2",
+            Text("follows from the definition; the essay, 4.2", "由定义推出；原文 4.2"),
             Text(
                 f"At most {100 * CHANCE:g} % exactly right, and clearly fewer than with it.",
                 f"完全正确的不超过 {100 * CHANCE:g}%，且明显少于有交叉注意力时。",

@@ -117,7 +117,10 @@ EXPERIMENT = Experiment(
     claims=(
         Claim(
             Text("Dropout helps against over-fitting.", "dropout 有助于避免过拟合。"),
-            "Vaswani et al. 2017, section 6.2 and Table 3 row D; the essay, 5.2",
+            Text(
+                "Vaswani et al. 2017, section 6.2 and Table 3 row D; the essay, 5.2",
+                "Vaswani et al. 2017，6.2 节与表 3 D 行；原文 5.2",
+            ),
             Text(
                 "On little text: after the last step a lower test loss with 0.1 than without.",
                 "数据很少：最后一步之后，0.1 的测试损失低于无 dropout。",
@@ -129,7 +132,7 @@ EXPERIMENT = Experiment(
                 "The more dropout, the nearer are test and training loss.",
                 "dropout 越大，测试损失与训练损失越接近。",
             ),
-            "Srivastava et al. 2014, section 1",
+            Text("Srivastava et al. 2014, section 1", "Srivastava et al. 2014，1 节"),
             Text(
                 "Their distance falls from 0 to 0.1, and from 0.1 to 0.3.",
                 "从 0 到 0.1，再到 0.3，二者的差逐级缩小。",
@@ -141,7 +144,9 @@ EXPERIMENT = Experiment(
                 "With little text 0.3 is better than the paper's 0.1.",
                 "数据很少时，0.3 优于论文的 0.1。",
             ),
-            "Wu et al. 2021, who take 0.3 for Multi30k",
+            Text(
+                "Wu et al. 2021, who take 0.3 for Multi30k", "Wu et al. 2021，在 Multi30k 上取 0.3"
+            ),
             Text("A lower test loss with 0.3 than with 0.1.", "0.3 的测试损失低于 0.1。"),
             partial(_judge_lower, _MORE, _TENTH),
         ),
@@ -150,7 +155,10 @@ EXPERIMENT = Experiment(
                 "Dropout on the attention weights, and there alone, helps too.",
                 "只在注意力权重上用 dropout 也有帮助。",
             ),
-            "the essay, 5.2, and tensor2tensor; not the paper's text",
+            Text(
+                "the essay, 5.2, and tensor2tensor; not the paper's text",
+                "原文 5.2 与 tensor2tensor；论文正文没有",
+            ),
             Text(
                 "A lower test loss than without any: each weight left out hides a token.",
                 "测试损失低于完全不用：每丢掉一个权重，就遮住了一个词元。",
@@ -162,7 +170,7 @@ EXPERIMENT = Experiment(
                 "Dropout inside the feed-forward network, and there alone, helps too.",
                 "只在前馈网络内部用 dropout 也有帮助。",
             ),
-            "tensor2tensor; not the paper's text",
+            Text("tensor2tensor; not the paper's text", "tensor2tensor；论文正文没有"),
             Text("A lower test loss than without any.", "测试损失低于完全不用。"),
             partial(_judge_lower, _INSIDE, _NONE),
         ),
@@ -172,7 +180,10 @@ EXPERIMENT = Experiment(
                 "attention weights.",
                 "放在子层输出上（论文的做法）比放在注意力权重上更有效。",
             ),
-            "Vaswani et al. 2017, section 5.4, names this place and not the other",
+            Text(
+                "Vaswani et al. 2017, section 5.4, names this place and not the other",
+                "Vaswani et al. 2017，5.4 节，只提到这个位置",
+            ),
             Text(
                 "At 0.3 each, a lower test loss on the outputs: they carry all that a layer adds.",
                 "同为 0.3 时，放在输出上测试损失更低：一层所加的内容都经过那里。",

@@ -11,6 +11,7 @@ from dragoman.lab.base import SMALL
 from dragoman.lab.data import task_data
 from dragoman.lab.early_steps import first_steps
 from dragoman.lab.experiment import (
+    WITHIN_NOISE,
     Change,
     Claim,
     Experiment,
@@ -48,7 +49,7 @@ def input_sizes(model: Seq2Seq, source: torch.Tensor) -> tuple[float, float]:
 
 def _measure(trained: Trained) -> dict[str, Measured]:
     source = end_and_pad(trained.ids[0])
-    sizes = [input_sizes(trained.untrained(seed), source) for seed in range(_STARTS)]
+    sizes = [input_sizes(model, source) for model in trained.starts(_STARTS)]
     tokens, positions = (sum(each) / len(sizes) for each in zip(*sizes, strict=True))
     return {
         "token_size": tokens,
@@ -90,7 +91,7 @@ _BETTER = Text("More exact translations after as many steps.", "同样的步数�
 EXPERIMENT = Experiment(
     name="initialisation",
     number=15,
-    version=2,
+    version=3,
     title=Text("Embedding scale, first weights, tied matrices", "嵌入缩放、初始权重与共享矩阵"),
     question=Text(
         "How large must the first weights be, and why are embeddings multiplied by sqrt(d_model)?",
@@ -123,7 +124,11 @@ EXPERIMENT = Experiment(
                 "times smaller.",
                 "乘以该系数使词元与位置大小相当；不乘则小 sqrt(d_model) 倍。",
             ),
-            "follows from the first weights, N(0, 1 / d_model); Vaswani et al. 2017, section 3.4",
+            Text(
+                "follows from the first weights, N(0, 1 / d_model); Vaswani et al. 2017, "
+                "section 3.4",
+                "由初始权重 N(0, 1 / d_model) 推出；Vaswani et al. 2017，3.4 节",
+            ),
             Text(
                 "Tokens 1, without it 1/8, with N(0, 1) 8, within 10 %; positions sqrt(1/2), "
                 "within 1 %.",
@@ -137,7 +142,10 @@ EXPERIMENT = Experiment(
                 "A sound start knows nothing and says so; embeddings N(0, 1) start sure and wrong.",
                 "好的初始状态一无所知且不武断；N(0, 1) 的嵌入一开始就自信而错误。",
             ),
-            "follows from the size of the logits where the output shares the matrix",
+            Text(
+                "follows from the size of the logits where the output shares the matrix",
+                "由输出层共享矩阵时 logits 的大小推出",
+            ),
             Text(
                 "Step 1: within 1 nat of log(vocabulary), and with N(0, 1) at least twice that.",
                 "第 1 步：与 log(词表大小) 相差不到 1 nat；N(0, 1) 时至少是它的两倍。",
@@ -149,7 +157,10 @@ EXPERIMENT = Experiment(
                 "With the scale a model learns better.",
                 "乘以 sqrt(d_model) 的模型学得更好。",
             ),
-            "Vaswani et al. 2017, section 3.4, without a reason",
+            Text(
+                "Vaswani et al. 2017, section 3.4, without a reason",
+                "Vaswani et al. 2017，3.4 节，未说明理由",
+            ),
             Text(
                 "More exact translations after as many steps: positions drown the tokens without "
                 "it.",
@@ -162,7 +173,10 @@ EXPERIMENT = Experiment(
                 "A model learns better with embeddings N(0, 1 / d_model) than N(0, 1).",
                 "嵌入取 N(0, 1/d_model) 比取 N(0, 1) 学得更好。",
             ),
-            "tensor2tensor's first weights, beside torch's nn.Embedding",
+            Text(
+                "tensor2tensor's first weights, beside torch's nn.Embedding",
+                "tensor2tensor 的初始权重，对照 torch 的 nn.Embedding",
+            ),
             _BETTER,
             partial(judge_gain, _PAPER, _UNIT),
         ),
@@ -171,7 +185,10 @@ EXPERIMENT = Experiment(
                 "N(0, 1) does harm without the scale, too, where the output shares the matrix.",
                 "输出共享该矩阵时，即使不乘系数，N(0, 1) 也有害。",
             ),
-            "follows from the size of the logits; many codes leave N(0, 1) unscaled",
+            Text(
+                "follows from the size of the logits; many codes leave N(0, 1) unscaled",
+                "由 logits 的大小推出；许多代码用 N(0, 1) 而不缩放",
+            ),
             Text(
                 "Fewer exact translations than as the paper has it.",
                 "完全正确的译文比按论文的少。",
@@ -183,7 +200,10 @@ EXPERIMENT = Experiment(
                 "A model learns better with Xavier's projections than with a variance of 1.",
                 "投影用 Xavier 初始化，比方差为 1 学得更好。",
             ),
-            "Glorot and Bengio 2010; tensor2tensor's first weights",
+            Text(
+                "Glorot and Bengio 2010; tensor2tensor's first weights",
+                "Glorot and Bengio 2010；tensor2tensor 的初始权重",
+            ),
             _BETTER,
             partial(judge_gain, _PAPER, _PROJECTIONS),
         ),
@@ -192,12 +212,16 @@ EXPERIMENT = Experiment(
                 "A model learns better with one matrix for both embeddings and the output.",
                 "两个嵌入与输出共用一个矩阵的模型学得更好。",
             ),
-            "Press and Wolf 2017; Vaswani et al. 2017, section 3.4, doesn't say so",
+            Text(
+                "Press and Wolf 2017; Vaswani et al. 2017, section 3.4, doesn't say so",
+                "Press and Wolf 2017；Vaswani et al. 2017，3.4 节未这样说",
+            ),
             Text(
                 "Within noise: a few symbols have all the examples that they need.",
                 "在噪声范围内：符号很少，每个都有足够的样本。",
             ),
             partial(judge_gain, _PAPER, _UNTIED),
+            expected=WITHIN_NOISE,
         ),
     ),
     data=partial(task_data, "reverse", (3, 6)),

@@ -335,7 +335,10 @@ EXPERIMENT = Experiment(
                 "recurrence.",
                 "任意两个词元之间的最长路径，注意力为 1，循环网络随 n 增长。",
             ),
-            "Vaswani et al. 2017, table 1; the essay, 1.3",
+            Text(
+                "Vaswani et al. 2017, table 1; the essay, 1.3",
+                "Vaswani et al. 2017，表 1；原文 1.3",
+            ),
             Text("1 and n - 1, exactly.", "恰好是 1 和 n - 1。"),
             _judge_paths,
         ),
@@ -344,13 +347,13 @@ EXPERIMENT = Experiment(
                 "By its definition attention takes memory that is quadratic in the length.",
                 "按定义计算，注意力的内存与长度的平方成正比。",
             ),
-            "follows from the definition; the essay, 6.2",
+            Text("follows from the definition; the essay, 6.2", "由定义推出；原文 6.2"),
             Text("An exponent of at least 1.8.", "指数至少为 1.8。"),
             _judge_quadratic,
         ),
         Claim(
             Text("512 to 4096 tokens is 64 times the memory.", "从 512 到 4096，内存是 64 倍。"),
-            "the essay, 6.2",
+            Text("the essay, 6.2", "原文 6.2"),
             Text(
                 "At least 48 times, and below 64, for not all of it is matrices of scores.",
                 "至少 48 倍，但不到 64 倍，因为内存并不都是得分矩阵。",
@@ -362,13 +365,13 @@ EXPERIMENT = Experiment(
                 "Computed in blocks, the same attention takes memory that is linear.",
                 "分块计算时，同样的注意力只需线性的内存。",
             ),
-            "Dao et al. 2022; the essay, 6.2",
+            Text("Dao et al. 2022; the essay, 6.2", "Dao et al. 2022；原文 6.2"),
             Text("An exponent of at most 1.2.", "指数至多为 1.2。"),
             _judge_linear,
         ),
         Claim(
             Text("It is faster, too.", "它也更快。"),
-            "Dao et al. 2022, for GPUs",
+            Text("Dao et al. 2022, for GPUs", "Dao et al. 2022（针对 GPU）"),
             Text(
                 "At most 0.9 of the reference's time at 4,096 tokens: on a CPU, too, large "
                 "matrices wait for memory.",
@@ -381,7 +384,7 @@ EXPERIMENT = Experiment(
                 "Gradient checkpointing buys memory with time.",
                 "梯度检查点以时间换内存。",
             ),
-            "Chen et al. 2016; the essay, 6.2",
+            Text("Chen et al. 2016; the essay, 6.2", "Chen et al. 2016；原文 6.2"),
             Text(
                 "With the reference at 4,096 tokens at most 0.75 of the memory, for at most 1.5 "
                 "times the time: one more forward pass is a third.",

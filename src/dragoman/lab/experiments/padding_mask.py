@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
                 "With the mask a sentence's output never depends on padding.",
                 "有掩码时，一句话的输出与填充无关。",
             ),
-            "follows from the definition; the essay, 6.1",
+            Text("follows from the definition; the essay, 6.1", "由定义推出；原文 6.1"),
             Text("The same to rounding, at any length.", "在任何长度下都相同（舍入误差除外）。"),
             _judge_with,
         ),
@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
                 "Without the mask, padding is attended to, and the output changes with it.",
                 "没有掩码时，填充也会被注意到，输出随之改变。",
             ),
-            "follows from the definition; the essay, 6.1",
+            Text("follows from the definition; the essay, 6.1", "由定义推出；原文 6.1"),
             Text(
                 "Logits move by more than 0.001 beside a neighbour that is longer by "
                 f"{_LONGER[-1]} tokens.",

@@ -15,6 +15,8 @@ from dragoman.kernels.timing import median_seconds
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import LabData, Pairs, task_data
 from dragoman.lab.experiment import (
+    DOUBTED,
+    WITHIN_NOISE,
     Change,
     Chart,
     Claim,
@@ -79,7 +81,11 @@ def marked_data() -> LabData:
             for source, target in getattr(data, part)
         ]
 
-    return LabData(join("train"), join("test"))
+    name = Text(
+        f"strings of {_SHORTEST} to {_LONGEST} symbols behind a mark: copy them, or reverse them",
+        f"长 {_SHORTEST} 到 {_LONGEST} 的字符串，前面的标记说明要复制还是反转",
+    )
+    return LabData(join("train"), join("test"), name=name)
 
 
 def _of_task(pairs: Pairs, task: str) -> dict[int, list[tuple[str, str]]]:
@@ -138,7 +144,7 @@ def _norms(trained: Trained) -> dict[str, float]:
 
 
 def _measure(trained: Trained) -> dict[str, Measured]:
-    first = _mean_gradient_back([trained.untrained(seed) for seed in range(_STARTS)])
+    first = _mean_gradient_back(trained.starts(_STARTS))
     last = _mean_gradient_back([trained.model])
     norms = _norms(trained)
     found: dict[str, Measured] = {
@@ -258,8 +264,11 @@ def _judge_quality(results: Results) -> Verdict:
 def _judge_clipping(results: Results) -> Verdict:
     gain = bootstrap_difference(results.items(_ATTENTIVE), results.items(_UNCLIPPED))
     worth = _describe(gain, Text("clipping at 1", "裁剪到 1"))
-    norm = results.mean(_UNCLIPPED, "highest_norm")
-    high = numbers(Text("highest norm without it {0:.2g}", "不裁剪时最大范数 {0:.2g}"), norm)
+    text = Text(
+        "of the norms that were logged without it, the highest is {0:.2g}",
+        "不裁剪时，有记录的各步中最大范数为 {0:.2g}",
+    )
+    high = numbers(text, results.mean(_UNCLIPPED, "highest_norm"))
     seen = Text(f"{worth.en}; {high.en}", f"{worth.zh}；{high.zh}")
     return decide(gain, seen)
 
@@ -296,7 +305,7 @@ _SYMBOLS = Text("symbols of the string", "字符串的符号数")
 EXPERIMENT = Experiment(
     name="recurrence",
     number=16,
-    version=2,
+    version=3,
     title=Text("LSTMs in the place of attention", "用 LSTM 代替注意力"),
     question=Text(
         "What do LSTMs, with attention and without, do worse than the Transformer - or better?",
@@ -356,7 +365,7 @@ EXPERIMENT = Experiment(
                 "An LSTM with additive attention learns to copy short strings.",
                 "带加性注意力的 LSTM 能学会复制短字符串。",
             ),
-            "Bahdanau et al. 2015; the essay, 1.2",
+            Text("Bahdanau et al. 2015; the essay, 1.2", "Bahdanau et al. 2015；原文 1.2"),
             Text(
                 "At least 95 % of the copies of up to 5 symbols are exact.",
                 "不超过 5 个符号时，至少 95% 的复制完全正确。",
@@ -369,7 +378,10 @@ EXPERIMENT = Experiment(
                 "ones suffer.",
                 "没有注意力时，整句话要挤进一个向量，句子越长损失越大。",
             ),
-            "Bahdanau et al. 2015, section 1; the essay, 1.2",
+            Text(
+                "Bahdanau et al. 2015, section 1; the essay, 1.2",
+                "Bahdanau et al. 2015，1 节；原文 1.2",
+            ),
             Text(
                 "Fewer strings exact than with attention, and fewer long copies than short ones.",
                 "完全正确的字符串比有注意力时少，长串复制的正确率低于短串。",
@@ -381,7 +393,10 @@ EXPERIMENT = Experiment(
                 "What an LSTM learns from wears off step by step; attention reaches any token.",
                 "LSTM 的梯度逐步衰减；注意力可以直接到达任何词元。",
             ),
-            "Vaswani et al. 2017, section 4; the essay, 1.1",
+            Text(
+                "Vaswani et al. 2017, section 4; the essay, 1.1",
+                "Vaswani et al. 2017，4 节；原文 1.1",
+            ),
             Text(
                 "Before training, 32 steps back less than 1 % of the gradient one step back is "
                 "left in the LSTM, and at least 10 % in the Transformer.",
@@ -391,28 +406,33 @@ EXPERIMENT = Experiment(
         ),
         Claim(
             Text("The Transformer learns better.", "Transformer 学得更好。"),
-            "the essay, 1.3 (faster and better at the same time)",
+            Text("the essay, 1.3 (faster and better at the same time)", "原文 1.3（又快又好）"),
             Text(
                 "Within noise after as many steps: on short strings attention is enough.",
                 "同样步数后在噪声范围内：对短字符串，有注意力就够了。",
             ),
             _judge_quality,
+            expected=WITHIN_NOISE,
         ),
         Claim(
             Text("A recurrent model needs gradient clipping.", "循环模型需要梯度裁剪。"),
-            "the essay, 1.1; Pascanu et al. 2013",
+            Text("the essay, 1.1; Pascanu et al. 2013", "原文 1.1；Pascanu et al. 2013"),
             Text(
                 "Within noise: gates, Adam and short strings leave little to clip.",
                 "在噪声范围内：有门控和 Adam，字符串又短，没有多少需要裁剪。",
             ),
             _judge_clipping,
+            expected=WITHIN_NOISE,
         ),
         Claim(
             Text(
                 "The Transformer trains faster than recurrence.",
                 "Transformer 的训练比循环网络快。",
             ),
-            "Vaswani et al. 2017, section 4; the essay, 1.3",
+            Text(
+                "Vaswani et al. 2017, section 4; the essay, 1.3",
+                "Vaswani et al. 2017，4 节；原文 1.3",
+            ),
             Text(
                 "Not on a CPU's few cores: we have measured before that on one the plain LSTM is "
                 "ahead at every length. The claim is about sequential operations, which cost "
@@ -421,13 +441,17 @@ EXPERIMENT = Experiment(
                 "该论断针对的是串行操作数，而在没有并行的地方，串行并无额外代价。",
             ),
             _judge_rates,
+            expected=DOUBTED,
         ),
         Claim(
             Text(
                 "A token of recurrence costs the same at any length; one of attention costs more.",
                 "循环网络每个词元的代价与长度无关；注意力的代价随长度增长。",
             ),
-            "Vaswani et al. 2017, table 1; Bahdanau et al. 2015",
+            Text(
+                "Vaswani et al. 2017, table 1; Bahdanau et al. 2015",
+                "Vaswani et al. 2017，表 1；Bahdanau et al. 2015",
+            ),
             Text(
                 "From 16 to 512 tokens the plain LSTM keeps 80 % of its rate or more; with "
                 "additive attention less than half is left.",

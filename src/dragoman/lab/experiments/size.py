@@ -105,7 +105,10 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
     return (
         Claim(
             Text("Bigger models are better.", "模型越大越好。"),
-            "Vaswani et al. 2017, section 6.2 and Table 3 rows C",
+            Text(
+                "Vaswani et al. 2017, section 6.2 and Table 3 rows C",
+                "Vaswani et al. 2017，6.2 节与表 3 C 行",
+            ),
             Text(
                 f"A higher BLEU of {largest} than of {smallest}, on all of the text.",
                 f"用全部数据时，{largest} 的 BLEU 高于 {smallest}。",
@@ -117,7 +120,10 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
                 "With little text there is less to win by size.",
                 "数据少时，增大模型的收益更小。",
             ),
-            "why Multi30k is done with small models: Wu et al. 2021",
+            Text(
+                "why Multi30k is done with small models: Wu et al. 2021",
+                "Multi30k 为何用小模型：Wu et al. 2021",
+            ),
             Text(
                 f"From {smallest} to {largest} fewer points are gained on a tenth of the text "
                 "than on all of it.",
@@ -130,7 +136,10 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
                 "Ten times the text is worth more than a larger model.",
                 "十倍的数据比更大的模型更有价值。",
             ),
-            "Koehn and Knowles 2017, section 3.2: little text is what hurts most",
+            Text(
+                "Koehn and Knowles 2017, section 3.2: little text is what hurts most",
+                "Koehn and Knowles 2017，3.2 节：数据少伤害最大",
+            ),
             Text(
                 f"A higher BLEU of {smallest} on all of the text than of {largest} on a tenth.",
                 f"{smallest} 加全部数据的 BLEU 高于 {largest} 加十分之一数据。",

@@ -14,18 +14,21 @@ from typing import Any
 from dragoman.lab.base import SMALL
 from dragoman.lab.data import cldr_data
 from dragoman.lab.experiment import (
+    DOUBTED,
+    WITHIN_NOISE,
     Change,
     Claim,
     Experiment,
     Measure,
     Measured,
+    Outcome,
     Results,
     Text,
     Variant,
     Verdict,
     numbers,
 )
-from dragoman.lab.judging import decide, equal_within
+from dragoman.lab.judging import decide, equal_within, unlearnt
 from dragoman.lab.scores import bleu, bleu_parts, predict
 from dragoman.lab.statistics import Difference, bootstrap_difference
 from dragoman.lab.trained import Trained
@@ -166,7 +169,7 @@ def _by_perplexity(better: str, worse: str, results: Results) -> tuple[Differenc
 
 
 _COMPARE = {"perplexity": _by_perplexity, "bleu": _by_bleu}
-_NAMES = {"perplexity": "perplexity", "bleu": "BLEU"}
+_NAMES = {"perplexity": ("perplexity", "困惑度"), "bleu": ("BLEU", "BLEU")}
 
 
 def _judge(
@@ -187,17 +190,23 @@ def _claim(
     prediction: Text,
     by: str = "perplexity",
     rule: Callable[[Difference, Text], Verdict] = decide,
+    expected: tuple[Outcome, ...] = WITHIN_NOISE,
 ) -> Claim:
     """Makes a claim about the base and another row, which is judged by one of two measures."""
     row = worse if better == _BASE else better
     theirs, base = (_PUBLISHED[name][by] for name in (row, _BASE))
-    source = f"Vaswani et al. 2017, Table 3, {row}: {_NAMES[by]} {theirs:g}, base {base:g}"
-    return Claim(statement, source, prediction, partial(_judge, by, rule, better, worse))
+    en, zh = _NAMES[by]
+    source = Text(
+        f"Vaswani et al. 2017, Table 3, {row}: {en} {theirs:g}, base {base:g}",
+        f"Vaswani et al. 2017，表 3，{row}：{zh} {theirs:g}，base {base:g}",
+    )
+    judge = partial(_judge, by, rule, better, worse)
+    return Claim(statement, source, prediction, judge, expected)
 
 
 _CLEAR = Text("Clear here, too.", "在这里同样明显。")
 _NOISE = Text(
-    "Within noise here: a few phrases can be had in many ways.",
+    "Within noise here: phrases are simple, any of these structures can learn them.",
     "在这里处于噪声范围内：短语简单，各种结构都能学会。",
 )
 
@@ -221,14 +230,17 @@ CLAIMS = (
             "Not here: two layers are enough for phrases, and learn sooner than six.",
             "在这里不成立：对短语来说两层就够了，而且比六层学得快。",
         ),
+        expected=DOUBTED,
     ),
     _claim(
         Text("A narrower model is worse.", "更窄的模型更差。"),
         *(_BASE, "C, d_model 256", _CLEAR),
+        expected=("confirmed",),
     ),
     _claim(
         Text("A wider model is better.", "更宽的模型更好。"),
         *("C, d_model 1024", _BASE, _CLEAR),
+        expected=("confirmed",),
     ),
     _claim(
         Text("A wider feed-forward network is better.", "更宽的前馈网络更好。"),
@@ -266,6 +278,7 @@ CLAIMS = (
             "在这里不成立：0.3 的 dropout 使学习变慢，而论文给了它三倍于基准的步数。",
         ),
         by="bleu",
+        expected=DOUBTED,
     ),
 )
 """Verdicts on them stand whether or not the base has learnt."""
@@ -283,8 +296,7 @@ def _judge_if_learnt(
     judge: Callable[[Results], Verdict], least: float, results: Results
 ) -> Verdict:
     verdict = judge(results)
-    learnt = results.mean(_BASE, "bleu") >= least
-    return verdict if learnt else Verdict("no result", verdict.seen)
+    return verdict if results.mean(_BASE, "bleu") >= least else unlearnt(verdict.seen)
 
 
 EXPERIMENT = Experiment(
