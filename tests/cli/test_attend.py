@@ -21,6 +21,46 @@ def test_a_picture_is_a_png(run: Any, model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_can_have_another_attention_or_a_head_of_it(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    names = "encoder.layers.0.self_attention", "decoder.layers.0.cross_attention.head.1"
+    for name in names:
+        options = ("--attention", name, "--output", tmp_path / f"{name}.png")
+        assert run("attend", model, "--text", "a b c", *options).status == 0
+    first, second = ((tmp_path / f"{name}.png").read_bytes() for name in names)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "error", "hint"),
+    [
+        (
+            *("decoder.layers.1.self_attention", "a.png"),
+            "'decoder.layers.1.self_attention' is not an attention of this model",
+            "it has encoder.layers.0-0.self_attention.head.0-1, decoder.layers.0-0.self_attention."
+            "head.0-1, decoder.layers.0-0.cross_attention.head.0-1; without .head, their mean",
+        ),
+        (
+            *("encoder.layers.0.self_attention.head.2", "a.png"),
+            "'encoder.layers.0.self_attention.head.2' is not an attention of this model",
+            "it has encoder",
+        ),
+        ("x", "a.json", "--attention is x, accepted is none but for a .png of attention", "pages"),
+    ],
+)
+def test_an_attention_that_is_not_there_is_named(
+    run: Any, model: Path, tmp_path: Path, name: str, file: str, error: str, hint: str
+) -> None:
+    options = ("--attention", name, "--output", tmp_path / file)
+    finished = run("attend", model, "--text", "a b c", *options)
+    assert finished.status == 2
+    first, second = finished.err.splitlines()[-2:]
+    assert first == f"error: {error}"
+    assert second.startswith(f"hint: {hint}")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_page_is_one_html_file(run: Any, model: Path, tmp_path: Path) -> None:
     finished = run("attend", model, "--text", "a b c", "--output", tmp_path / "a.html")
     assert (finished.status, finished.out) == (0, "")

@@ -68,7 +68,7 @@ def toy() -> Experiment:
         claims=(
             Claim(
                 text("One <half> & more"),
-                "nobody",
+                text("nobody"),
                 text("It holds"),
                 lambda results: holds(results.mean("base", "half") == 0.5, text("0.5")),
             ),

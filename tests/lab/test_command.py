@@ -12,7 +12,7 @@ from dragoman.cli.lab_progress import LabProgress, describe_trial, sparkline
 from dragoman.cli.main import main
 from dragoman.config import RunError
 from dragoman.lab import experiments
-from dragoman.lab.experiment import Experiment, Trial
+from dragoman.lab.experiment import Experiment, Trial, Variant
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
 ) -> None:
     assert main(["lab", "run", "toy", "--quick", "--threads", "1", "--output", folder]) == 0
     shown = capsys.readouterr()
-    assert "verdict:   confirmed" in shown.out
+    assert "verdict:   confirmed, as predicted" in shown.out
     assert "changed              seed 1  step     3" in shown.err
     assert main(["lab", "report", "--output", folder]) == 0
     assert capsys.readouterr().out.strip() == str(Path(folder) / "report.html")
@@ -142,6 +142,21 @@ def test_on_a_terminal_a_table_has_the_latest_of_each_variant_and_how_many_are_d
     last = terminal.getvalue().rpartition("variant")[2].splitlines()
     assert last[1].split() == ["base", "2", "1,050", "1.000", "█▅", "1/3"]
     assert last[2].split() == ["changed", "1", "25", "2.000", "broke", "off", "1/3"]
+
+
+def test_a_terminal_without_room_shows_the_variants_heard_of_last(
+    toy: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    for name, value in (("TERM", "xterm"), ("LINES", "4"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    names = [*"abcde"]
+    toy = dataclasses.replace(toy, variants=tuple(map(Variant, names)))
+    with LabProgress(toy, seeds=1) as progress:
+        for name in ("e", "b", "a", "b"):
+            progress(Trial(name, 1, [(25, 2.0)]))
+    last = terminal.getvalue().rpartition("variant")[2].splitlines()
+    assert [line.split()[0] for line in last[1:3]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

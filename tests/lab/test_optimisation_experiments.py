@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from dragoman.config import EOS, TrainingConfig
 from dragoman.lab.early_steps import draw_batches, first_steps, learns, unigram_entropy
@@ -19,7 +20,7 @@ from dragoman.lab.experiments.adam import adam_steps, epsilon_share, recovery, r
 from dragoman.lab.experiments.initialisation import input_sizes
 from dragoman.lab.experiments.norm_place import gradients, growth_exponent, name_of
 from dragoman.lab.experiments.warm_up import second_moments
-from dragoman.lab.judging import judge_gain
+from dragoman.lab.judging import judge_equal, judge_gain
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model.architecture import build_model
 from dragoman.settings import build_config
@@ -127,11 +128,37 @@ def test_a_run_learns_below_half_of_what_frequencies_give() -> None:
 
 @pytest.mark.parametrize(
     ("better", "worse", "outcome"),
-    [(29, 2, "confirmed"), (2, 29, "not confirmed"), (13, 13, "within noise")],
+    [
+        (29, 2, "confirmed"),
+        (2, 29, "not confirmed"),
+        (13, 13, "within noise"),
+        (0, 0, "no result"),
+    ],
 )
 def test_a_gain_is_clear_or_not(better: int, worse: int, outcome: str) -> None:
     results = Results({}, [trial("a", better), trial("b", worse)])
     assert judge_gain("a", "b", results).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome"),
+    [(13, 13, "confirmed"), (29, 2, "not confirmed"), (0, 0, "no result")],
+)
+def test_two_variants_are_equal_where_they_have_learnt(
+    first: int, second: int, outcome: str
+) -> None:
+    verdict = judge_equal("a", "b", 0.03, Results({}, [trial("a", first), trial("b", second)]))
+    assert verdict.outcome == outcome
+    assert verdict.seen.en.endswith("too little is learnt to compare") == (outcome == "no result")
+
+
+def test_each_seed_starts_from_models_of_its_own(untrained: Untrained) -> None:
+    def starts(seed: int) -> list[float]:
+        models = with_training(untrained(), seed=seed).starts(3)
+        return [parameters_to_vector(model.parameters()).sum().item() for model in models]
+
+    assert starts(1) == starts(1)
+    assert len({*starts(1), *starts(2)}) == 6
 
 
 @pytest.mark.parametrize(

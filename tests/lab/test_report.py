@@ -9,7 +9,17 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dragoman.lab.experiment import Chart, Experiment, Measure, Results, Text, Trial
+from dragoman.lab.experiment import (
+    Chart,
+    Corpus,
+    Experiment,
+    Measure,
+    Outcome,
+    Results,
+    Text,
+    Trial,
+    Verdict,
+)
 from dragoman.lab.experiments import EXPERIMENTS
 from dragoman.lab.report import write_report
 from dragoman.lab.statistics import Band
@@ -52,7 +62,8 @@ def results_of(experiment: Experiment) -> Results:
         for variant in experiment.variants
         for seed in (1, 2, 3)
     ]
-    return Results({"two": 2.0, "time": {"1": 0.5, "2": 2.5}, "unseen": 0.1875}, trials)
+    corpus = Corpus(Text("toys", "玩具"), 7, 5)
+    return Results({"two": 2.0, "time": {"1": 0.5, "2": 2.5}, "unseen": 0.1875}, trials, corpus)
 
 
 @pytest.fixture
@@ -86,8 +97,35 @@ def test_both_languages_have_the_same_texts(page: str) -> None:
 def test_the_page_shows_prediction_difference_verdict_and_code(page: str) -> None:
     assert "It holds" in page
     assert "model.residual = false (was true)" in page
+    assert "model.num_heads = 3 (was 8)" in page  # the base beside the paper's
+    assert "toys; 7 pairs to learn from, 5 to test with" in page
     assert '<b class="confirmed">' in page
     assert inspect.getsource(Band.of).splitlines()[-1].strip() in page
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected", "said", "foretold"),
+    [
+        ("confirmed", ("confirmed",), "as predicted", True),
+        ("within noise", ("not confirmed", "within noise"), "as predicted", True),
+        ("not confirmed", ("confirmed",), "not as predicted", False),
+        ("no result", ("confirmed",), "", None),
+    ],
+)
+def test_a_verdict_is_told_from_the_prediction(
+    toy: Experiment,
+    outcome: Outcome,
+    expected: tuple[Outcome, ...],
+    said: str,
+    foretold: bool | None,
+) -> None:
+    verdict = Verdict(outcome, Text("so", "如此"))
+    claim = dataclasses.replace(toy.claims[0], judge=lambda _: verdict, expected=expected)
+    found = {"toy": (dataclasses.replace(toy, claims=(claim,)), results_of(toy))}
+    page, [summary] = write_report(found), summarize(found)["toy"]["claims"]
+    assert page.count(f'<span lang="en">{said}</span>') == 2 * bool(said)
+    assert f"{int(bool(foretold))} of {int(foretold is not None)} verdicts as predicted" in page
+    assert summary["foretold"] is foretold
 
 
 def test_the_page_draws_training_measures_grids_and_observations(page: str) -> None:

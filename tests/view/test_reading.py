@@ -51,6 +51,20 @@ def test_weights_are_those_of_the_readable_model(translator: Translator) -> None
             np.testing.assert_array_equal(weights, seen[name][0].numpy())
 
 
+def test_weights_are_had_by_the_name_of_an_attention_or_of_a_head(translator: Translator) -> None:
+    reading = read(translator, TEXT, TARGET)
+    assert reading.cross is not None
+    one = reading.weights("decoder.layers.1.cross_attention.head.3")
+    np.testing.assert_array_equal(one.values, reading.cross[1, 3])
+    assert (one.queries, one.keys) == (reading.target, reading.source)
+    last = reading.weights(f"decoder.layers.{len(reading.cross) - 1}.cross_attention")
+    np.testing.assert_array_equal(last.values, reading.alignment())
+    assert reading.weights("decoder.layers.0.self_attention").queries == reading.target_input
+    for name in ("", "decoder.layers.3.cross_attention", "encoder.layers.0.cross_attention"):
+        with pytest.raises(InputError, match="is not an attention of this model"):
+            reading.weights(name)
+
+
 def test_ids_decode_to_the_texts_with_a_tokenizer_for_each_side(translator: Translator) -> None:
     reading = read(translator, TEXT, TARGET)
     assert translator.source_tokenizer.decode(reading.source.ids) == TEXT == reading.text

@@ -19,7 +19,8 @@ _EPILOG = """\
 A .html file is a page for any browser, without a network, in English and Chinese: all layers and
 heads at a glance, a heat map, lines between tokens, and attention beside two measures of what each
 source token did for the translation, with their rank correlation. A .png file has the
-cross-attention of the decoder's last layer, mean over its heads. A .json file has the keys
+cross-attention of the decoder's last layer, mean over its heads, or what --attention names. A .json
+file has the keys
   text, translation     the translation is the model's, or --target
   log_probability       natural logarithm of its probability given the text
   source, target        tokens with EOS, as SentencePiece has them; a blank is U+2581
@@ -68,6 +69,12 @@ def add_parser(commands: Commands) -> None:
         help="the source sentence; with masks and shapes several are a batch",
     )
     parser.add_argument("--target", metavar="T", help="look at this translation, not the model's")
+    parser.add_argument(
+        "--attention",
+        metavar="NAME",
+        help="of a .png: another attention (encoder.layers.0.self_attention), or a head of one "
+        "(decoder.layers.1.cross_attention.head.3)",
+    )
     parser.add_argument("--output", metavar="F", required=True, help="a .html, .png or .json file")
     parser.add_argument(
         "--picture",
@@ -91,6 +98,12 @@ def run(arguments: argparse.Namespace) -> None:
     texts = getattr(arguments, "text", [])
     if "picture" not in arguments and len(texts) != 1:
         raise InputError(f"--text is given {len(texts)} times, accepted is once")
+    attention = getattr(arguments, "attention", "")
+    if attention and ("picture" in arguments or output.suffix != ".png"):
+        raise InputError(
+            f"--attention is {attention}, accepted is none but for a .png of attention",
+            "pages and .json files have all of them",
+        )
     config = runtime.decoding_config(arguments)
     translator = runtime.open_translator(arguments, arguments.path)
     if "picture" in arguments:
@@ -98,7 +111,10 @@ def run(arguments: argparse.Namespace) -> None:
         return
     cut = surgery.cut_translator(arguments, translator)
     inspection = _inspect(arguments, translator, cut, config)
-    _WRITERS[output.suffix](inspection, output)
+    if attention:
+        _write_attention(inspection, attention, output)
+    else:
+        _WRITERS[output.suffix](inspection, output)
     if inspection.before is not None:
         for each in (inspection.before, inspection.reading):
             print(f"{each.log_probability:.4f}\t{each.translation}")
@@ -124,9 +140,22 @@ def _inspect(
 def _write_picture(inspection: Inspection, path: Path) -> None:
     from dragoman.view.attention import draw_attention
 
-    reading, without = inspection.reading, inspection.without
-    title = " ".join(("without", *without)) if without else ""
-    draw_attention(reading.alignment(), reading.source.pieces, reading.target.pieces, path, title)
+    reading = inspection.reading
+    source, target = reading.source.pieces, reading.target.pieces
+    draw_attention(reading.alignment(), source, target, path, _missing(inspection))
+
+
+def _write_attention(inspection: Inspection, name: str, path: Path) -> None:
+    from dragoman.view.attention import draw_attention
+
+    found = inspection.reading.weights(name)
+    title = f"{name} {_missing(inspection)}".rstrip()
+    columns, rows = found.keys.pieces, found.queries.pieces
+    draw_attention(found.values, columns, rows, path, title, ("key", "query"))
+
+
+def _missing(inspection: Inspection) -> str:
+    return " ".join(("without", *inspection.without)) if inspection.without else ""
 
 
 def _write_page(inspection: Inspection, path: Path) -> None:

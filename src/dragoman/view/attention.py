@@ -20,6 +20,7 @@ def draw_attention(
     target_pieces: list[str],
     path: Path,
     title: str = "",
+    sides: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Draws which source tokens each target token attends to, as a PNG.
 
@@ -29,6 +30,7 @@ def draw_attention(
         target_pieces: The labels of the rows.
         path: The file to write, whole or not at all.
         title: Stands above the picture.
+        sides: What the tokens of columns and rows are, where they aren't source and target.
     """
     from matplotlib.figure import Figure
 
@@ -46,8 +48,8 @@ def draw_attention(
     image = axes.imshow(weights, cmap="viridis", vmin=0.0, aspect="auto")
     axes.set_xticks(range(columns), labels[1 : 1 + columns], rotation=90, **properties)
     axes.set_yticks(range(rows), labels[1 + columns :], **properties)
-    axes.set_xlabel("source token")
-    axes.set_ylabel("target token")
+    axes.set_xlabel(f"{sides[0]} token")
+    axes.set_ylabel(f"{sides[1]} token")
     axes.set_title(labels[0], **{**properties, "fontsize": 10.0})
     colours = figure.add_axes((1 + 0.15 / width, 0, 0.15 / width, 1))
     figure.colorbar(image, cax=colours, label="attention weight")

@@ -20,6 +20,15 @@ from dragoman.model import hooks
 from dragoman.model.seq2seq import Seq2Seq
 from dragoman.model.transformer import Transformer
 
+_KINDS = {
+    "encoder.self_attention": "encoder",
+    "decoder.self_attention": "decoder",
+    "decoder.cross_attention": "cross",
+}
+_NAME = re.compile(
+    r"(?P<stack>encoder|decoder)\.layers\.(?P<layer>\d+)\.(?P<part>(self|cross)_attention)"
+    r"(\.head\.(?P<head>\d+))?"
+)
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -38,6 +47,16 @@ class Tokens:
         """Names some ids."""
         pieces = tokenizer.pieces(ids)
         return cls(list(ids), pieces, label_pieces(pieces))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of an attention or of one head, with the tokens on either side."""
+
+    values: npt.NDArray[np.float32]
+    """(query, key), rows that sum to 1."""
+    queries: Tokens
+    keys: Tokens
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,42 @@ class Reading:
             )
         mean: npt.NDArray[np.float32] = self.cross[-1].mean(axis=0)
         return mean
+
+    def weights(self, name: str) -> Weights:
+        """Returns the weights of an attention, mean over its heads, or of one head.
+
+        Args:
+            name: such as `encoder.layers.0.self_attention`, or with `.head.3` behind it.
+
+        Raises:
+            InputError: if the model has none of that name.
+        """
+        sides = {
+            "encoder": (self.source, self.source),
+            "decoder": (self.target_input, self.target_input),
+            "cross": (self.target, self.source),
+        }
+        match = _NAME.fullmatch(name)
+        kind = _KINDS.get(f"{match['stack']}.{match['part']}", "") if match else ""
+        layers = getattr(self, kind) if kind else None
+        if match is not None and layers is not None and int(match["layer"]) < len(layers):
+            heads = layers[int(match["layer"])]
+            if match["head"] is None:
+                return Weights(heads.mean(axis=0), *sides[kind])
+            if int(match["head"]) < len(heads):
+                return Weights(heads[int(match["head"])], *sides[kind])
+        raise InputError(f"{name!r} is not an attention of this model", self._name_attentions())
+
+    def _name_attentions(self) -> str:
+        """Says which names `weights` takes."""
+        found = []
+        for name, kind in _KINDS.items():
+            if (layers := getattr(self, kind)) is not None:
+                stack, _, part = name.partition(".")
+                found.append(
+                    f"{stack}.layers.0-{len(layers) - 1}.{part}.head.0-{len(layers[0]) - 1}"
+                )
+        return f"it has {', '.join(found)}; without .head, their mean"
 
     def sentence(self) -> dict[str, Any]:
         """Returns what is said of both sides as a whole, for a file."""
