@@ -260,11 +260,12 @@ def base_heads(**measures: Measured) -> Trial:
     return trial("4 heads", 10, measures)
 
 
-def test_heads_differ_soon_if_every_seed_is_farther_apart_than_at_its_start() -> None:
-    near, far = {"0": 0.3, "100": 0.35}, {"0": 0.3, "100": 0.45}
-    assert judged(heads, 0, found(base_heads(distance=far))) == "confirmed"
-    both = found(base_heads(distance=far), base_heads(distance=near))
-    assert judged(heads, 0, both) == "not confirmed"
+@pytest.mark.parametrize(("soon", "outcome"), [(0.5, "confirmed"), (0.45, "not confirmed")])
+def test_heads_differ_soon_if_they_are_farther_apart_than_at_their_start_on_average(
+    soon: float, outcome: str
+) -> None:
+    seeds = [base_heads(distance={"0": 0.3, "100": end}) for end in (soon, 0.32)]
+    assert judged(heads, 0, found(*seeds)) == outcome
 
 
 def test_heads_differ_strongly_from_half_way_on() -> None:

@@ -170,9 +170,14 @@ def test_first_steps_are_large_or_not(first: float, late: float, outcome: str) -
     assert judge(warm_up.EXPERIMENT, 0, [found]).outcome == outcome
 
 
-@pytest.mark.parametrize(("median", "outcome"), [(0.3, "confirmed"), (0.9, "not confirmed")])
-def test_the_second_moment_starts_small_or_not(median: float, outcome: str) -> None:
-    found = trial("Noam", first_moment_median=median, first_moment_mean=1.0)
+@pytest.mark.parametrize(
+    ("median", "mean", "outcome"),
+    [(0.3, 1.0, "confirmed"), (0.9, 1.0, "not confirmed"), (0.3, 0.3, "not confirmed")],
+)
+def test_the_second_moment_starts_scattered_or_not(
+    median: float, mean: float, outcome: str
+) -> None:
+    found = trial("Noam", first_moment_median=median, first_moment_mean=mean)
     assert judge(warm_up.EXPERIMENT, 1, [found]).outcome == outcome
 
 
