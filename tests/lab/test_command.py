@@ -46,6 +46,17 @@ def test_a_run_shows_curves_and_verdicts_and_a_report_can_be_written(
     assert written[1].read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_device_that_is_not_there_is_refused_before_anything_is_run(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    command = ["lab", "run", "toy", "--quick", "--threads", "1", "--output", folder]
+    assert main([*command, "--device", "cuda"]) == 2
+    assert "--device is cuda, but torch finds no CUDA device" in capsys.readouterr().err
+    assert not Path(folder).exists()
+    assert main([*command, "--device", "auto"]) == 0
+
+
 def test_a_text_that_one_experiment_refuses_is_tried_with_the_others(
     folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

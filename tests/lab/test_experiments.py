@@ -29,7 +29,7 @@ def test_all_names_those_that_bring_their_text_once_and_in_order() -> None:
     assert find_experiments(["length", "all"])[1:] == [
         each for each in EXPERIMENTS.values() if each.name not in {"length", *in_full_size}
     ]
-    assert {each.name for each in EXPERIMENTS.values() if each.takes_own_text} == in_full_size
+    assert {each.name for each in EXPERIMENTS.values() if each.needs_text} == in_full_size
     assert [each.number for each in EXPERIMENTS.values()] == list(range(1, 26))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import pickle
 from collections.abc import Callable
@@ -211,12 +212,42 @@ def test_what_is_made_for_a_user_s_text_takes_no_other_and_has_a_vocabulary_of_i
         toy, measure=lambda trained: {"half": float(len(trained.tokenizers.source))}
     )
     own = dataclasses.replace(toy, data=None)
-    with pytest.raises(InputError, match="no text is given, accepted is one of your own"):
+    with pytest.raises(InputError, match="no text is given, and this experiment brings none"):
         run_experiment(own, Plan(tmp_path, quick=True, seeds=1), ignore)
     assert not any(tmp_path.iterdir())
     plan = Plan(tmp_path, quick=True, seeds=1, data=data)
     sizes = [run_experiment(each, plan, ignore).mean("base", "half") for each in (toy, own)]
     assert sizes == [310.0, 300.0]
+
+
+def test_results_that_tell_nothing_of_their_text_are_read(toy: Experiment, tmp_path: Path) -> None:
+    found = run_experiment(toy, Plan(tmp_path, quick=True, seeds=1), ignore)
+    assert found.corpus is not None
+    assert (found.corpus.train, found.corpus.test) == (101, 11)
+    assert stored_results(toy, tmp_path) == found
+    run = tmp_path / "toy" / "run.json"
+    older = {k: v for k, v in json.loads(run.read_text("utf-8")).items() if k != "corpus"}
+    run.write_text(json.dumps(older), "utf-8")
+    assert stored_results(toy, tmp_path) == dataclasses.replace(found, corpus=None)
+
+
+def test_sentences_longer_than_any_that_is_trained_on_are_not_tested_with(
+    toy: Experiment, tmp_path: Path
+) -> None:
+    assert toy.data is not None
+    data = toy.data()
+    long = " ".join("abcdefg" * 7)
+    longer = dataclasses.replace(data, test=[*data.test, (long, "a"), ("a", long)])
+    learned = {**toy.settings["model"], "positions": "learned", "max_positions": 23}
+    toy = dataclasses.replace(
+        toy,
+        settings={**toy.settings, "model": learned},
+        measure=lambda trained: {"half": float(len(trained.data.test))},
+    )
+    plan = Plan(tmp_path, quick=True, seeds=1, data=longer)
+    found = run_experiment(toy, plan, ignore)
+    assert found.values("base", "half") == [11.0]
+    assert len(found.items("base")[0]) == 11
 
 
 def test_variants_of_the_same_settings_keep_apart(toy: Experiment, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.lab.experiment import Results, Trial, Variant, flatten
-from dragoman.lab.experiments import table3, table3_full
+from dragoman.lab.experiments import size_full, table3, table3_full
 from dragoman.presets import preset_settings
 from dragoman.settings import build_config
 
@@ -71,6 +71,28 @@ def test_in_full_size_the_rows_are_the_papers_own() -> None:
         for name, value in flatten(build_config(*model)).items()
         if name.removeprefix("model.") in paper
     }
+
+
+def test_the_sizes_in_full_are_those_of_the_presets() -> None:
+    full = size_full.EXPERIMENT
+    for variant in full.variants:
+        ours, preset = (
+            flatten(build_config(*layers))
+            for layers in (full.layers(variant), [preset_settings(variant.name)])
+        )
+        for name in ("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads"):
+            assert ours[f"model.{name}"] == preset[f"model.{name}"]
+        assert ours["model.norm_place"] == "pre"  # decision 4: what tiny needs
+
+
+def test_a_base_is_told_from_the_papers_but_for_its_text_and_its_budget() -> None:
+    full = table3_full.EXPERIMENT
+    assert full.difference(full.base) == ""
+    told = EXPERIMENT.difference(EXPERIMENT.base)
+    assert "model.d_model = 64 (was 512)" in told
+    assert "training.batch_tokens = 512 (was 25000)" in told
+    assert "data." not in told
+    assert "max_steps" not in told
 
 
 def test_every_row_has_the_papers_numbers_and_its_score_falls_with_its_perplexity() -> None:

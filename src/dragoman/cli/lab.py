@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _SEEDS = 3
 _FORMATS = ("html", "json", "png")
-_FORETOLD = {True: ", as predicted", False: ", not as predicted", None: ""}
 
 
 def add_parser(commands: Commands) -> None:
@@ -51,10 +50,10 @@ def add_parser(commands: Commands) -> None:
         "--threads",
         type=whole_number(1),
         metavar="N",
-        help="trials at once, each with a CPU thread; default: torch's choice of threads",
+        help="trials at once, each with a CPU thread; default: torch's choice, with cuda 1",
     )
     running.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="to train on; default: cpu"
+        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="to train on; default: cpu"
     )
     running.add_argument("--source", nargs="+", metavar="F", help="your own text instead")
     running.add_argument("--target", nargs="+", metavar="F", help="its translation, line by line")
@@ -93,7 +92,7 @@ def _list(arguments: argparse.Namespace) -> None:
     from dragoman.lab.experiments import EXPERIMENTS
 
     for experiment in EXPERIMENTS.values():
-        takes = " (on a text of your own)" if experiment.takes_own_text else ""
+        takes = " (give a text)" if experiment.needs_text else ""
         print(f"{experiment.name:<16}{experiment.question.en}{takes}")
 
 
@@ -107,8 +106,13 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     seeds = getattr(arguments, "seeds", 1 if arguments.quick else _SEEDS)
-    processes = torch.get_num_threads()
-    plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data, arguments.device)
+    from dragoman.kernels.device import resolve_device
+
+    device = resolve_device(arguments.device).type
+    # One trial keeps a GPU busy, and all would share its memory.
+    one = device == "cuda" and "threads" not in arguments
+    processes = 1 if one else torch.get_num_threads()
+    plan = Plan(Path(arguments.output), seeds, arguments.quick, processes, data, device)
     if seeds == 1:
         say("one seed: intervals hold for it alone")
     stopped: dict[str, InputError | RunError] = {}
@@ -168,7 +172,7 @@ def _describe(experiment: Experiment, results: Results) -> list[str]:
             f"{experiment.name}: {claim.statement.en}",
             f"  predicted: {claim.prediction.en}",
             f"  seen:      {verdict.seen.en}",
-            f"  verdict:   {verdict.outcome}{_FORETOLD[claim.foretold(verdict)]}",
+            f"  verdict:   {', '.join(filter(None, (verdict.outcome, claim.compare(verdict).en)))}",
         ]
     return lines
 

@@ -22,7 +22,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 class LabProgress:
-    """Shows a row for each variant: the trial that was heard of last, and how many have ended."""
+    """Shows a row for each variant: the trial that was heard of last, and how many have ended.
+
+    Those that were heard of last, where there is no room for all.
+    """
 
     def __init__(self, experiment: Experiment, seeds: int) -> None:
         """Takes what is about to run, and how often."""

@@ -109,7 +109,7 @@ def cldr_data(language: str) -> LabData:
         settings={"data": {"vocab_size": 1500, "target_language": language}},
         name=Text(
             f"phrases of the Unicode CLDR, {_SOURCE} to {language}",
-            f"Unicode CLDR 的短语，{_SOURCE} 译 {language}",
+            f"Unicode CLDR 的短语（{_SOURCE} → {language}）",
         ),
     )
 

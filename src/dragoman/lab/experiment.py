@@ -7,11 +7,13 @@ English and in Simplified Chinese.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.config import Config
+from dragoman.presets import PRESETS
 from dragoman.settings import Settings, build_config
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.lab.trained import Trained
 
 Outcome = Literal["confirmed", "not confirmed", "within noise", "no result"]
-"""`no result`: a run that it takes broke off, or the data can't answer."""
+"""`no result`: a run that it takes broke off, the data can't answer, or nothing has been learnt."""
 WITHIN_NOISE: tuple[Outcome, ...] = ("within noise",)
 DOUBTED: tuple[Outcome, ...] = ("not confirmed", "within noise")
 Measured = float | dict[str, float] | list[list[float]]
@@ -201,7 +203,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a prediction."""
+    """What became of a claim."""
 
     outcome: Outcome
     seen: Text
@@ -225,6 +227,10 @@ class Claim:
     def foretold(self, verdict: Verdict) -> bool | None:
         """Says whether a verdict is as predicted; None where there is no result."""
         return None if verdict.outcome == "no result" else verdict.outcome in self.expected
+
+    def compare(self, verdict: Verdict) -> Text:
+        """Says the same in words; in none where there is no result."""
+        return _FORETOLD[self.foretold(verdict)]
 
 
 @dataclass(frozen=True)
@@ -251,7 +257,7 @@ class Experiment:
     variants: tuple[Variant, ...] = ()
     """The first one is the base; none where nothing is trained."""
     data: Callable[[], LabData] | None = None
-    """Makes the text, where the user gives none; None where only the user's will do."""
+    """Makes the text, where none is given; None where one has to be, or nothing is trained."""
     thin_out: int = 1
     """Of the training text, the user's or not, one pair in so many is used."""
     measure: Callable[[Trained], Mapping[str, Measured]] = lambda _: {}
@@ -265,8 +271,8 @@ class Experiment:
     """What the report draws of it."""
 
     @property
-    def takes_own_text(self) -> bool:
-        """Whether it is run on a text of the user's alone."""
+    def needs_text(self) -> bool:
+        """Whether it brings no text itself."""
         return bool(self.variants) and self.data is None
 
     @property
@@ -287,12 +293,12 @@ class Experiment:
     def difference(self, variant: Variant) -> str:
         """Returns in one line what a variant changes, such as `model.d_k = 16 (was 64)`.
 
-        The base is told apart from the paper's.
+        The base is told from the paper's, but for its text and for how long it is trained.
         """
         after = flatten(build_config(*self.layers(variant)))
         if variant.change is None:
-            before = flatten(build_config({}))
-            changed = [name for name in after if after[name] != before[name]]
+            before = flatten(build_config(PRESETS["paper-base"].settings))
+            changed = [n for n in after if after[n] != before[n] and _LEARNING.fullmatch(n)]
         else:
             before = flatten(build_config(*self.layers(self.variant(variant.of))))
             changed = list(variant.change.all)
@@ -306,6 +312,19 @@ class Experiment:
             return claim.judge(results)
         except BrokenOff as error:
             return Verdict("no result", Text(f"broke off: {error}", f"中断：{error}"))
+
+
+_LEARNING = re.compile(
+    r"model\.(?!(source|target)_vocab_size).*"
+    r"|training\.(batch_tokens|schedule|peak_learning_rate|noam_factor|warmup_steps|adam_.*"
+    r"|label_smoothing|clip_norm)"
+)
+"""Settings that a model learns by, whatever its text is and however long it is trained."""
+_FORETOLD = {
+    True: Text("as predicted", "与预测一致"),
+    False: Text("not as predicted", "与预测不符"),
+    None: Text("", ""),
+}
 
 
 def flatten(config: Config) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dragoman.lab.statistics import Difference, bootstrap_difference
 
 CHANCE = 0.01
 """Share of test sentences that may be right by accident."""
+LEAST_BLEU = 5.0
+"""Below which hardly a word is right."""
 
 
 def holds_clearly(seen: Text, *gains: Difference, besides: bool = True) -> Verdict:
@@ -27,23 +29,23 @@ def decide(gain: Difference, seen: Text) -> Verdict:
 
 
 def judge_gain(higher: str, lower: str, results: Results) -> Verdict:
-    """Returns the verdict on `higher has more exact translations than lower`, two variants.
-
-    There is none where neither has learnt anything.
-    """
+    """Returns the verdict on `higher has more exact translations than lower`, two variants."""
     gain, seen = _compare(higher, lower, results)
-    best = max(results.mean(name, "exact") for name in (higher, lower))
-    return decide(gain, seen) if best > CHANCE else unlearnt(seen)
+    return if_learnt(_best(results, higher, lower) > CHANCE, decide(gain, seen))
 
 
 def judge_equal(first: str, second: str, margin: float, results: Results) -> Verdict:
     """Returns the verdict on `first has as many exact translations as second`, but for a margin.
 
-    There is none where neither has learnt anything.
+    There is none unless one of them has ten times as many: what knows nothing is alike.
     """
     gain, seen = _compare(first, second, results)
-    best = max(results.mean(name, "exact") for name in (first, second))
-    return equal_within(margin, gain, seen) if best > CHANCE else unlearnt(seen)
+    learnt = _best(results, first, second) >= 10 * margin
+    return if_learnt(learnt, equal_within(margin, gain, seen))
+
+
+def _best(results: Results, *variants: str) -> float:
+    return max(results.mean(name, "exact") for name in variants)
 
 
 def judge_nothing(without: str, beside: str, results: Results, most: float = CHANCE) -> Verdict:
@@ -88,11 +90,14 @@ def equal_within(margin: float, gain: Difference, seen: Text) -> Verdict:
 
 def holds_beside(control: bool, condition: bool, seen: Text) -> Verdict:
     """Returns the verdict on what is so or not, if the run beside which it is seen has learnt."""
-    return holds(condition, seen) if control else unlearnt(seen)
+    return if_learnt(control, holds(condition, seen))
 
 
-def unlearnt(seen: Text) -> Verdict:
-    """Returns the verdict where what the claim is measured by hasn't been learnt."""
+def if_learnt(learnt: bool, verdict: Verdict) -> Verdict:
+    """Returns a verdict; none, if what it compares has learnt nothing."""
+    if learnt:
+        return verdict
+    seen = verdict.seen
     return Verdict(
         "no result",
         Text(f"{seen.en}; too little is learnt to compare", f"{seen.zh}；学到的太少，无法比较"),

@@ -56,7 +56,7 @@ _ABOUT = (
         "按规则，论断被证实或未被证实；差异无法与偶然区分时，为“在噪声范围内”；"
         "训练中断、文本无法回答或学到的太少而无法比较时，为“无结果”。"
         "[a, b] 是 100 次中有 95 次包含真值的区间：论断这么多，总有几个出于偶然。"
-        "带和 a - b 从最低的种子到最高的种子；热图为第一个种子。",
+        "色带和“a - b”从最低的种子到最高的种子；热图为第一个种子。",
     ),
 )
 _TITLE = Text("Dragoman's laboratory", "Dragoman 实验室")
@@ -138,7 +138,7 @@ def _overview(found: Found) -> str:
             verdict = experiment.judge(claim, results)
             tally[verdict.outcome] += 1
             foretold[claim.foretold(verdict)] += 1
-            said = [_mark(verdict.outcome), _foretold(claim, verdict)]
+            said = [_mark(verdict.outcome), bilingual(claim.compare(verdict))]
             rows.append(_row([bilingual(claim.statement), *said]))
     counts = [f"{_mark(outcome)} {tally[outcome]}" for outcome in _OUTCOMES]
     right, judged = foretold[True], foretold[True] + foretold[False]
@@ -182,17 +182,10 @@ def _claim(claim: Claim, verdict: Verdict) -> str:
         (Text("source", "出处"), bilingual(claim.source)),
         (Text("predicted", "预测"), bilingual(claim.prediction)),
         (Text("seen", "结果"), bilingual(verdict.seen)),
-        (Text("verdict", "结论"), f"{_mark(verdict.outcome)} {_foretold(claim, verdict)}"),
+        (Text("verdict", "结论"), f"{_mark(verdict.outcome)} {bilingual(claim.compare(verdict))}"),
     ]
     items = "".join(f"<dt>{bilingual(name)}</dt><dd>{said}</dd>" for name, said in lines)
     return f'<div class="claim"><p><b>{bilingual(claim.statement)}</b></p><dl>{items}</dl></div>'
-
-
-def _foretold(claim: Claim, verdict: Verdict) -> str:
-    """Says whether a verdict is the one that was predicted; nothing where there is none."""
-    said = {True: Text("as predicted", "与预测一致"), False: Text("not as predicted", "与预测不符")}
-    foretold = claim.foretold(verdict)
-    return "" if foretold is None else bilingual(said[foretold])
 
 
 def _training(experiment: Experiment, results: Results) -> list[str]:

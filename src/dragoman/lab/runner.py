@@ -50,6 +50,8 @@ Listen = Callable[[Trial], None]
 
 _POINTS = 20
 """Points of a curve."""
+_MOST_LOST = 1500
+"""Steps that an interruption may cost a trial, at most."""
 _WHOLE, _BEGUN = "run", "begun"
 _FILES = ("data.pairs", "data.valid_pairs")
 
@@ -67,7 +69,7 @@ class Plan:
     data: LabData | None = None
     """The user's text; each experiment's own if None."""
     device: str = "cpu"
-    """To train on, as for `train`."""
+    """To train on, `cpu` or `cuda`: either keeps results of its own."""
 
 
 def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Results:
@@ -84,11 +86,12 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         listen: is told of every trial, also of those that were run before.
 
     Raises:
-        InputError: for an experiment that takes a text of the user's where there is none.
+        InputError: for an experiment that brings no text where none is given.
     """
-    if experiment.takes_own_text and plan.data is None:
+    if experiment.needs_text and plan.data is None:
         raise InputError(
-            "no text is given, accepted is one of your own", "--source and --target, or --pairs"
+            "no text is given, and this experiment brings none",
+            "--source and --target, --pairs or --language",
         )
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +107,7 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         for seed in range(1, plan.seeds + 1)
         for variant in experiment.variants
         for config in [_configure(experiment, variant, seed, plan.quick, data, files)]
-        for key in [_key(experiment, variant, config, data)]
+        for key in [_key(experiment, variant, config, data, plan.device)]
     }
     run = {
         "version": experiment.version,
@@ -173,17 +176,19 @@ def _configure(
         "seed": seed,
         "max_steps": steps,
         "log_every": every,
-        "validate_every": experiment.checkpoint_every or max(1, steps // 4),
+        "validate_every": experiment.checkpoint_every or max(1, min(steps // 4, _MOST_LOST)),
         "keep_checkpoints": steps if experiment.checkpoint_every else 1,
         "average_last": 1,
     }
     layers = experiment.layers(variant)
-    # What is made for the user's text knows its size; what isn't, is told by the text.
-    layers = [data.settings, *layers] if experiment.takes_own_text else [*layers, data.settings]
+    # Where any text may come, the experiment says how large a vocabulary it learns; else the text.
+    layers = [data.settings, *layers] if experiment.needs_text else [*layers, data.settings]
     return build_config(*layers, files, {"training": budget})
 
 
-def _key(experiment: Experiment, variant: Variant, config: Config, data: LabData) -> str:
+def _key(
+    experiment: Experiment, variant: Variant, config: Config, data: LabData, device: str
+) -> str:
     settings = {name: value for name, value in flatten(config).items() if name not in _FILES}
     return _digest(
         {
@@ -192,6 +197,7 @@ def _key(experiment: Experiment, variant: Variant, config: Config, data: LabData
             "variant": variant.name,
             "settings": settings,
             "data": data.digest,
+            **({} if device == "cpu" else {"device": device}),
         }
     )
 

@@ -130,7 +130,7 @@ class Reading:
                 found.append(
                     f"{stack}.layers.0-{len(layers) - 1}.{part}.head.0-{len(layers[0]) - 1}"
                 )
-        return f"it has {', '.join(found)}; without .head, their mean"
+        return f"it has {', '.join(found)}; without .head, their mean" if found else "it has none"
 
     def sentence(self) -> dict[str, Any]:
         """Returns what is said of both sides as a whole, for a file."""

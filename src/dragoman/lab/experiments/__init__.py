@@ -32,7 +32,7 @@ def find_experiments(names: Iterable[str]) -> list[Experiment]:
         InputError: for an unknown name, naming the nearest one.
     """
     found = []
-    bring_text = [name for name, each in EXPERIMENTS.items() if not each.takes_own_text]
+    bring_text = [name for name, each in EXPERIMENTS.items() if not each.needs_text]
     given = (bring_text if name == _ALL else [name] for name in names)
     for name in dict.fromkeys(itertools.chain.from_iterable(given)):
         if name not in EXPERIMENTS:

@@ -22,6 +22,7 @@ from dragoman.lab.experiment import (
     Experiment,
     Measure,
     Measured,
+    Outcome,
     Results,
     Text,
     Variant,
@@ -29,7 +30,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import judge_gain
+from dragoman.lab.judging import CHANCE, if_learnt, judge_gain
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model.loss import training_loss
@@ -176,7 +177,9 @@ def _judge_epsilon(results: Results) -> Verdict:
     ]
     ends = (x for each in found for x in (each.mean, each.low, each.high))
     seen = numbers(text, *ends, _EACH)
-    return Verdict("confirmed" if any(each.clear for each in found) else "within noise", seen)
+    outcome: Outcome = "confirmed" if any(each.clear for each in found) else "within noise"
+    best = max(results.mean(name_of(epsilon), "exact") for epsilon in _EPSILONS)
+    return if_learnt(best > CHANCE, Verdict(outcome, seen))
 
 
 EXPERIMENT = Experiment(

@@ -19,7 +19,7 @@ from dragoman.lab.experiment import (
     Verdict,
     numbers,
 )
-from dragoman.lab.judging import decide
+from dragoman.lab.judging import LEAST_BLEU, decide, if_learnt
 from dragoman.lab.scores import bleu, bleu_parts, predict, translate
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
@@ -78,8 +78,9 @@ def _judge_bleu(more: int, fewer: int, results: Results) -> Verdict:
         "BLEU：最后一个 {0:.1f}，平均 5 个 {1:.1f}，平均 20 个 {2:.1f}；"
         "按测试集分块计提高 {3:.2f} [{4:.2f}, {5:.2f}]",
     )
-    found = (results.mean(_BASE, f"bleu_{count}") for count in _JUDGED)
-    return decide(gain, numbers(text, *found, gain.mean, gain.low, gain.high))
+    found = [results.mean(_BASE, f"bleu_{count}") for count in _JUDGED]
+    seen = numbers(text, *found, gain.mean, gain.low, gain.high)
+    return if_learnt(max(found) >= LEAST_BLEU, decide(gain, seen))
 
 
 EXPERIMENT = Experiment(

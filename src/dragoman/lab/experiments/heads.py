@@ -28,7 +28,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import decide, holds_beside, judge_gain
+from dragoman.lab.judging import decide, holds_beside, if_learnt, judge_gain
 from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained, end_and_pad
 from dragoman.model import hooks
@@ -260,7 +260,7 @@ def _judge_ablation(results: Results) -> Verdict:
         "对所有头平均，置零比取均值多损失 {0:.2%} 的完全正确译文 [{1:.2%}, {2:.2%}]",
     )
     seen = numbers(text, gap.mean, gap.low, gap.high)
-    return decide(gap, seen)
+    return if_learnt(results.mean(name_of(_BASE), "exact") >= _LEAST, decide(gap, seen))
 
 
 def _flat(grid: Measured) -> list[float]:

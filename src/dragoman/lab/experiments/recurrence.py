@@ -30,8 +30,8 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import decide, holds_clearly
-from dragoman.lab.statistics import Difference, bootstrap_difference
+from dragoman.lab.judging import holds_clearly, judge_gain
+from dragoman.lab.statistics import bootstrap_difference
 from dragoman.lab.trained import Trained
 from dragoman.model import hooks
 from dragoman.model.architecture import build_model
@@ -246,31 +246,14 @@ def _judge_wear(results: Results) -> Verdict:
     return holds(recurrent < 0.01 and transformer >= 0.1, seen)
 
 
-def _describe(gain: Difference, subject: Text) -> Text:
-    text = Text(
-        "{0:.1%} more exact translations [{1:.1%}, {2:.1%}]",
-        "完全正确的译文多 {0:.1%} [{1:.1%}, {2:.1%}]",
-    )
-    seen = numbers(text, gain.mean, gain.low, gain.high)
-    return Text(f"{subject.en}: {seen.en}", f"{subject.zh}：{seen.zh}")
-
-
-def _judge_quality(results: Results) -> Verdict:
-    gain = bootstrap_difference(results.items(_TRANSFORMER), results.items(_ATTENTIVE))
-    seen = _describe(gain, Text("the Transformer", "Transformer"))
-    return decide(gain, seen)
-
-
 def _judge_clipping(results: Results) -> Verdict:
-    gain = bootstrap_difference(results.items(_ATTENTIVE), results.items(_UNCLIPPED))
-    worth = _describe(gain, Text("clipping at 1", "裁剪到 1"))
+    verdict = judge_gain(_ATTENTIVE, _UNCLIPPED, results)
     text = Text(
         "of the norms that were logged without it, the highest is {0:.2g}",
         "不裁剪时，有记录的各步中最大范数为 {0:.2g}",
     )
-    high = numbers(text, results.mean(_UNCLIPPED, "highest_norm"))
-    seen = Text(f"{worth.en}; {high.en}", f"{worth.zh}；{high.zh}")
-    return decide(gain, seen)
+    high, worth = numbers(text, results.mean(_UNCLIPPED, "highest_norm")), verdict.seen
+    return Verdict(verdict.outcome, Text(f"{worth.en}; {high.en}", f"{worth.zh}；{high.zh}"))
 
 
 def _judge_rates(results: Results) -> Verdict:
@@ -411,7 +394,7 @@ EXPERIMENT = Experiment(
                 "Within noise after as many steps: on short strings attention is enough.",
                 "同样步数后在噪声范围内：对短字符串，有注意力就够了。",
             ),
-            _judge_quality,
+            partial(judge_gain, _TRANSFORMER, _ATTENTIVE),
             expected=WITHIN_NOISE,
         ),
         Claim(

@@ -26,8 +26,7 @@ from dragoman.lab.experiment import (
     holds,
     numbers,
 )
-from dragoman.lab.judging import decide
-from dragoman.lab.statistics import bootstrap_difference
+from dragoman.lab.judging import judge_gain
 from dragoman.lab.trained import Trained
 from dragoman.model import hooks
 from dragoman.model.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -195,18 +194,6 @@ def _judge_growth(results: Results) -> Verdict:
     return holds(fits, numbers(text, *found, *relative[1:]))
 
 
-def _judge_training(d_k: int, results: Results) -> Verdict:
-    gain = bootstrap_difference(
-        results.items(name_of(d_k, scaled=True)), results.items(name_of(d_k, scaled=False))
-    )
-    text = Text(
-        "the division is worth {0:.1%} exact translations [{1:.1%}, {2:.1%}]",
-        "除以 sqrt(d_k) 使完全正确的译文增加 {0:.1%} [{1:.1%}, {2:.1%}]",
-    )
-    seen = numbers(text, gain.mean, gain.low, gain.high)
-    return decide(gain, seen)
-
-
 def _variants() -> tuple[Variant, ...]:
     first, *wider = _WIDTHS
     scaled = {d_k: name_of(d_k, scaled=True) for d_k in _WIDTHS}
@@ -293,7 +280,7 @@ EXPERIMENT = Experiment(
             Text(
                 "More exact translations after as many steps.", "同样的步数后，完全正确的译文更多。"
             ),
-            partial(_judge_training, 512),
+            partial(judge_gain, name_of(512, scaled=True), name_of(512, scaled=False)),
         ),
         Claim(
             Text(
@@ -302,7 +289,7 @@ EXPERIMENT = Experiment(
             ),
             Text("how the claim is often repeated, without its d_k", "常见的转述，略去了 d_k"),
             Text("Within noise: training adapts.", "在噪声范围内：训练会自行适应。"),
-            partial(_judge_training, 16),
+            partial(judge_gain, name_of(16, scaled=True), name_of(16, scaled=False)),
             expected=WITHIN_NOISE,
         ),
     ),

@@ -19,16 +19,20 @@ from dragoman.lab.experiment import (
     Verdict,
     numbers,
 )
-from dragoman.lab.judging import decide
+from dragoman.lab.judging import LEAST_BLEU, decide, if_learnt
 from dragoman.lab.scores import bleu, bleu_parts, predict
 from dragoman.lab.statistics import Difference, bootstrap_difference
 from dragoman.lab.trained import Trained, train_to_end
 from dragoman.settings import build_config
 
-Sizes = tuple[str, str, str]
-"""The names of three variants, the smallest first."""
+Sizes = tuple[Text, Text, Text]
+"""What three variants are called, the smallest first."""
 
-_WIDTHS: Sizes = ("width 32", "width 64", "width 128")
+_WIDTHS: Sizes = (
+    Text("width 32", "宽度 32"),
+    Text("width 64", "宽度 64"),
+    Text("width 128", "宽度 128"),
+)
 _LITTLE, _ALL = "little", "all"
 _LESS = 10
 """The smaller text has one pair in so many."""
@@ -62,7 +66,7 @@ def _measure(trained: Trained) -> dict[str, Measured]:
 
 def _growing(sizes: Sizes, results: Results, text: str) -> list[list[float]]:
     """Returns what the largest model gains over the smallest, part by part of the test text."""
-    large, small = (results.parts(sizes[each], f"parts_{text}") for each in (-1, 0))
+    large, small = (results.parts(sizes[each].en, f"parts_{text}") for each in (-1, 0))
     return [
         [high - low for high, low in zip(*seed, strict=True)]
         for seed in zip(large, small, strict=True)
@@ -70,7 +74,7 @@ def _growing(sizes: Sizes, results: Results, text: str) -> list[list[float]]:
 
 
 def _decide(gain: Difference, sizes: Sizes, results: Results) -> Verdict:
-    en, zh = ", ".join(sizes), "、".join(sizes)
+    en, zh = ", ".join(each.en for each in sizes), "、".join(each.zh for each in sizes)
     text = Text(
         f"BLEU of {en}: {{0:.1f}}, {{1:.1f}}, {{2:.1f}} on all of the text, {{3:.1f}}, "
         "{4:.1f}, {5:.1f} on a tenth; difference over parts of the test text {6:.2f} "
@@ -78,12 +82,13 @@ def _decide(gain: Difference, sizes: Sizes, results: Results) -> Verdict:
         f"{zh} 的 BLEU：全部数据 {{0:.1f}}、{{1:.1f}}、{{2:.1f}}，"
         "十分之一数据 {3:.1f}、{4:.1f}、{5:.1f}；按测试集分块计相差 {6:.2f} [{7:.2f}, {8:.2f}]",
     )
-    found = (results.mean(variant, f"bleu_{name}") for name in (_ALL, _LITTLE) for variant in sizes)
-    return decide(gain, numbers(text, *found, gain.mean, gain.low, gain.high))
+    found = [results.mean(size.en, f"bleu_{name}") for name in (_ALL, _LITTLE) for size in sizes]
+    seen = numbers(text, *found, gain.mean, gain.low, gain.high)
+    return if_learnt(max(found) >= LEAST_BLEU, decide(gain, seen))
 
 
 def _judge_larger(sizes: Sizes, results: Results) -> Verdict:
-    large, small = (results.parts(sizes[each], f"parts_{_ALL}") for each in (-1, 0))
+    large, small = (results.parts(sizes[each].en, f"parts_{_ALL}") for each in (-1, 0))
     return _decide(bootstrap_difference(large, small), sizes, results)
 
 
@@ -94,7 +99,7 @@ def _judge_little(sizes: Sizes, results: Results) -> Verdict:
 
 def _judge_data(sizes: Sizes, results: Results) -> Verdict:
     small, large = (
-        results.parts(sizes[each], f"parts_{text}") for each, text in ((0, _ALL), (-1, _LITTLE))
+        results.parts(sizes[each].en, f"parts_{text}") for each, text in ((0, _ALL), (-1, _LITTLE))
     )
     return _decide(bootstrap_difference(small, large), sizes, results)
 
@@ -110,8 +115,8 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
                 "Vaswani et al. 2017，6.2 节与表 3 C 行",
             ),
             Text(
-                f"A higher BLEU of {largest} than of {smallest}, on all of the text.",
-                f"用全部数据时，{largest} 的 BLEU 高于 {smallest}。",
+                f"A higher BLEU of {largest.en} than of {smallest.en}, on all of the text.",
+                f"用全部数据时，{largest.zh} 的 BLEU 高于 {smallest.zh}。",
             ),
             partial(_judge_larger, sizes),
         ),
@@ -125,9 +130,9 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
                 "Multi30k 为何用小模型：Wu et al. 2021",
             ),
             Text(
-                f"From {smallest} to {largest} fewer points are gained on a tenth of the text "
-                "than on all of it.",
-                f"从 {smallest} 到 {largest}，用十分之一数据时提高的分数少于用全部数据时。",
+                f"From {smallest.en} to {largest.en} fewer points are gained on a tenth of the "
+                "text than on all of it.",
+                f"从 {smallest.zh} 到 {largest.zh}，用十分之一数据时提高的分数少于用全部数据时。",
             ),
             partial(_judge_little, sizes),
         ),
@@ -141,8 +146,9 @@ def claims_about(sizes: Sizes) -> tuple[Claim, ...]:
                 "Koehn and Knowles 2017，3.2 节：数据少伤害最大",
             ),
             Text(
-                f"A higher BLEU of {smallest} on all of the text than of {largest} on a tenth.",
-                f"{smallest} 加全部数据的 BLEU 高于 {largest} 加十分之一数据。",
+                f"A higher BLEU of {smallest.en} on all of the text than of {largest.en} on a "
+                "tenth.",
+                f"{smallest.zh} 加全部数据的 BLEU 高于 {largest.zh} 加十分之一数据。",
             ),
             partial(_judge_data, sizes),
         ),
@@ -164,9 +170,9 @@ EXPERIMENT = Experiment(
     steps=900,
     quick_steps=400,
     variants=(
-        Variant(_WIDTHS[1]),
-        Variant(_WIDTHS[0], Change("model.d_model", 32)),
-        Variant(_WIDTHS[2], Change("model.d_model", 128)),
+        Variant(_WIDTHS[1].en),
+        Variant(_WIDTHS[0].en, Change("model.d_model", 32)),
+        Variant(_WIDTHS[2].en, Change("model.d_model", 128)),
     ),
     measures=(
         Measure(

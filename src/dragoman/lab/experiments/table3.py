@@ -28,7 +28,7 @@ from dragoman.lab.experiment import (
     Verdict,
     numbers,
 )
-from dragoman.lab.judging import decide, equal_within, unlearnt
+from dragoman.lab.judging import decide, equal_within, if_learnt
 from dragoman.lab.scores import bleu, bleu_parts, predict
 from dragoman.lab.statistics import Difference, bootstrap_difference
 from dragoman.lab.trained import Trained
@@ -284,7 +284,7 @@ CLAIMS = (
 """Verdicts on them stand whether or not the base has learnt."""
 
 
-def if_learnt(claims: tuple[Claim, ...], least: float) -> tuple[Claim, ...]:
+def guard(claims: tuple[Claim, ...], least: float) -> tuple[Claim, ...]:
     """Returns claims on which there is no verdict below a least BLEU of the base."""
     return tuple(
         dataclasses.replace(claim, judge=partial(_judge_if_learnt, claim.judge, least))
@@ -295,8 +295,7 @@ def if_learnt(claims: tuple[Claim, ...], least: float) -> tuple[Claim, ...]:
 def _judge_if_learnt(
     judge: Callable[[Results], Verdict], least: float, results: Results
 ) -> Verdict:
-    verdict = judge(results)
-    return verdict if results.mean(_BASE, "bleu") >= least else unlearnt(verdict.seen)
+    return if_learnt(results.mean(_BASE, "bleu") >= least, judge(results))
 
 
 EXPERIMENT = Experiment(
@@ -319,7 +318,7 @@ EXPERIMENT = Experiment(
         Measure("bleu", Text("BLEU, greedy", "BLEU（贪心解码）")),
         Measure("parameters", Text("millions of parameters", "参数量（百万）")),
     ),
-    claims=if_learnt(CLAIMS, least=30.0),
+    claims=guard(CLAIMS, least=30.0),
     data=partial(cldr_data, "de"),
     measure=_measure,
     why=Text(

@@ -18,13 +18,13 @@ EXPERIMENT: Experiment = dataclasses.replace(
     title=Text("Table 3 of the paper in full size", "论文表 3（原尺寸）"),
     question=Text(
         "Does each row of the paper's Table 3 point the same way on your own text?",
-        "用您自己的数据时，论文表 3 的每一行是否指向同一方向？",
+        "用你自己的数据时，论文表 3 的每一行是否指向同一方向？",
     ),
     settings=PRESETS["paper-base"].settings,
     steps=100_000,
     quick_steps=10_000,
     variants=table3.rows(1),
-    claims=table3.if_learnt(
+    claims=table3.guard(
         tuple(
             dataclasses.replace(claim, prediction=_AS_PUBLISHED, expected=("confirmed",))
             for claim in table3.CLAIMS

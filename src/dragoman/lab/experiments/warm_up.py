@@ -226,10 +226,11 @@ EXPERIMENT = Experiment(
         ),
         Claim(
             Text(
-                "Adam's second moment is too small in the first steps.",
-                "训练初期 Adam 的二阶矩估计偏小。",
+                "In the first steps Adam's second moment is too small for most parameters, though "
+                "right in their sum.",
+                "训练初期，Adam 的二阶矩对多数参数偏小，但总和正确。",
             ),
-            Text("the essay, 5.1", "原文 5.1"),
+            Text("the essay, 5.1 (too small)", "原文 5.1（偏小）"),
             Text(
                 "For the median parameter, below half of what it comes to: of one squared "
                 "gradient the median is about 0.45 of the mean. The sum over all is right from "
