@@ -113,6 +113,10 @@ def test_a_model_that_never_looks_at_the_source_has_no_alignment(
     assert reading.cross is None
     with pytest.raises(InputError, match="accepted is a model with cross-attention"):
         reading.alignment()
+    plain = make_translator(architecture="recurrent", d_model=10, cross_attention=False)
+    with pytest.raises(InputError) as refused:
+        read(plain, TEXT, TARGET).weights("decoder.layers.0.cross_attention")
+    assert refused.value.hint == "it has none"
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="␛\u2581\u2585␣")))
