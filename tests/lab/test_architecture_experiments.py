@@ -250,10 +250,9 @@ def test_more_exact_translations_confirm_fewer_do_not_and_as_many_say_nothing(
 def test_rms_norm_is_as_good_where_the_whole_interval_is_within_3_percent() -> None:
     for right, outcome in ((2, "not confirmed"), (17, "within noise"), (19, "confirmed")):
         assert judged(norm_kind, 4, found(trial("layer", 19), trial("RMS", right))) == outcome
-    slightly = [Trial("RMS", 1, [], {}, [0.0] * 20 + [1.0] * 980)]
-    assert judged(
-        norm_kind, 4, Results({}, [Trial("layer", 1, [], {}, [1.0] * 1000), *slightly])
-    ) == ("confirmed")
+    slightly = Trial("RMS", 1, [], {"exact": 0.98}, [0.0] * 20 + [1.0] * 980)
+    layer = Trial("layer", 1, [], {"exact": 1.0}, [1.0] * 1000)
+    assert judged(norm_kind, 4, Results({}, [layer, slightly])) == "confirmed"
 
 
 def base_heads(**measures: Measured) -> Trial:

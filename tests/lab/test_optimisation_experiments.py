@@ -142,7 +142,7 @@ def test_a_gain_is_clear_or_not(better: int, worse: int, outcome: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second", "outcome"),
-    [(13, 13, "confirmed"), (29, 2, "not confirmed"), (0, 0, "no result")],
+    [(13, 13, "confirmed"), (29, 2, "not confirmed"), (0, 0, "no result"), (2, 2, "no result")],
 )
 def test_two_variants_are_equal_where_they_have_learnt(
     first: int, second: int, outcome: str

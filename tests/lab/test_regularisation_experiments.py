@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -195,7 +196,7 @@ def test_smoothing_costs_perplexity_and_is_to_win_bleu_and_calibration(
     found: dict[str, dict[str, Measured]] = {
         variant.name: {
             "perplexity": nll[at],
-            "bleu": bleu[at],
+            "bleu": 10 + bleu[at],
             "overconfidence": sureness[at],
             "calibration_error": calibration[at],
             "nll_shares": shares(nll[at]),
@@ -206,6 +207,18 @@ def test_smoothing_costs_perplexity_and_is_to_win_bleu_and_calibration(
         for at, variant in enumerate(label_smoothing.EXPERIMENT.variants)
     }
     assert outcomes(label_smoothing.EXPERIMENT, make_results(found)) == expected
+
+
+@pytest.mark.parametrize("experiment", [beam, averaging, label_smoothing, size])
+def test_no_bleu_is_compared_where_hardly_a_word_is_right(experiment: ModuleType) -> None:
+    names = [variant.name for variant in experiment.EXPERIMENT.variants]
+    measures: dict[str, Measured] = defaultdict(lambda: {str(n): 0.0 for n in range(80)})
+    numbers = ("bleu", "bleu_all", "bleu_little", "bleu_1", "bleu_5", "bleu_20")
+    measures |= dict.fromkeys(numbers, 4.9)
+    results = Results({}, [Trial(name, seed, [], measures) for name in names for seed in SEEDS])
+    for claim in experiment.EXPERIMENT.claims:
+        if "BLEU" in claim.prediction.en:
+            assert experiment.EXPERIMENT.judge(claim, results).outcome == "no result"
 
 
 def test_one_step_that_is_clearly_the_wrong_way_refutes_all() -> None:
@@ -261,7 +274,7 @@ def test_a_search_is_judged_by_parts_and_lengths(
     shortened: float,
     expected: list[str],
 ) -> None:
-    by_beam, by_penalty = {"1": 1.0, "4": 1.0, "64": 1.0}, {"0": 1.0, "2": 1.5}
+    by_beam, by_penalty = {"1": 10.0, "4": 10.0, "64": 10.0}, {"0": 1.0, "2": 1.5}
     found: dict[str, Measured] = {
         "bleu_by_beam": by_beam,
         "paper_bleu_by_beam": by_beam,
@@ -294,7 +307,7 @@ def test_averages_are_judged_against_the_last_and_against_fewer(
     found: dict[str, Measured] = {}
     for at, count in enumerate((1, 5, 20)):
         found |= {f"loss_{count}": loss[at], f"loss_shares_{count}": shares(loss[at])}
-        found |= {f"bleu_{count}": bleu[at], f"bleu_parts_{count}": shares(bleu[at])}
+        found |= {f"bleu_{count}": 10 + bleu[at], f"bleu_parts_{count}": shares(bleu[at])}
     assert outcomes(averaging.EXPERIMENT, make_results({"base": found})) == expected
 
 

@@ -123,7 +123,8 @@ def test_a_verdict_is_told_from_the_prediction(
     claim = dataclasses.replace(toy.claims[0], judge=lambda _: verdict, expected=expected)
     found = {"toy": (dataclasses.replace(toy, claims=(claim,)), results_of(toy))}
     page, [summary] = write_report(found), summarize(found)["toy"]["claims"]
-    assert page.count(f'<span lang="en">{said}</span>') == 2 * bool(said)
+    for words in ("as predicted", "not as predicted"):
+        assert page.count(f'<span lang="en">{words}</span>') == 2 * (words == said)
     assert f"{int(bool(foretold))} of {int(foretold is not None)} verdicts as predicted" in page
     assert summary["foretold"] is foretold
 

@@ -209,7 +209,7 @@ def test_what_is_made_for_a_user_s_text_takes_no_other_and_has_a_vocabulary_of_i
     assert toy.data is not None
     data = dataclasses.replace(toy.data(), settings={"data": {"vocab_size": 310}})
     toy = dataclasses.replace(
-        toy, measure=lambda trained: {"half": float(len(trained.tokenizers.source))}
+        toy, measure=lambda trained: {"half": float(trained.config.data.vocab_size)}
     )
     own = dataclasses.replace(toy, data=None)
     with pytest.raises(InputError, match="no text is given, and this experiment brings none"):
@@ -229,25 +229,6 @@ def test_results_that_tell_nothing_of_their_text_are_read(toy: Experiment, tmp_p
     older = {k: v for k, v in json.loads(run.read_text("utf-8")).items() if k != "corpus"}
     run.write_text(json.dumps(older), "utf-8")
     assert stored_results(toy, tmp_path) == dataclasses.replace(found, corpus=None)
-
-
-def test_sentences_longer_than_any_that_is_trained_on_are_not_tested_with(
-    toy: Experiment, tmp_path: Path
-) -> None:
-    assert toy.data is not None
-    data = toy.data()
-    long = " ".join("abcdefg" * 7)
-    longer = dataclasses.replace(data, test=[*data.test, (long, "a"), ("a", long)])
-    learned = {**toy.settings["model"], "positions": "learned", "max_positions": 23}
-    toy = dataclasses.replace(
-        toy,
-        settings={**toy.settings, "model": learned},
-        measure=lambda trained: {"half": float(len(trained.data.test))},
-    )
-    plan = Plan(tmp_path, quick=True, seeds=1, data=longer)
-    found = run_experiment(toy, plan, ignore)
-    assert found.values("base", "half") == [11.0]
-    assert len(found.items("base")[0]) == 11
 
 
 def test_variants_of_the_same_settings_keep_apart(toy: Experiment, tmp_path: Path) -> None:
@@ -346,6 +327,18 @@ def test_a_user_s_text_is_split_without_overlap(tmp_path: Path, count: int) -> N
     assert len(data.test) == min(200, count // 10)
     assert not set(data.train) & set(data.test)
     assert len(data.train) + len(data.test) == count
+
+
+def test_long_lines_are_not_tested_with(tmp_path: Path) -> None:
+    path = write_pairs(tmp_path / "p.tsv", 120)
+    long = "ü" * 501
+    path_of_all = tmp_path / "all.tsv"
+    lines = f"{long}\ta\nb\t{long}\n" + Path(path).read_text("utf-8")
+    path_of_all.write_text(lines, "utf-8")
+    data = user_data((), (), [str(path_of_all)])
+    assert len(data.test) == 12
+    assert not [pair for pair in data.test if long in pair]
+    assert len([pair for pair in data.train if long in pair]) == 2
 
 
 def test_a_text_of_many_characters_gets_as_large_a_vocabulary(tmp_path: Path) -> None:

@@ -137,6 +137,6 @@ def test_equal_rows_have_perplexities_within_2_percent(others: float, outcome: s
 
 
 def test_a_claim_s_source_has_the_papers_numbers() -> None:
-    sources = [claim.source for claim in EXPERIMENT.claims]
+    sources = [claim.source.en for claim in EXPERIMENT.claims]
     assert sources[0].endswith("A, 1 head: perplexity 5.29, base 4.92")
     assert sources[-1].endswith("big: BLEU 26.4, base 25.8")

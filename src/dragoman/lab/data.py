@@ -27,6 +27,8 @@ _LEAST = 100
 _HELD_OUT = 200
 """Pairs to test with, at most."""
 _PHRASES = 10_000
+_MOST_BYTES = 1000
+"""Of a line to test with: no model takes more tokens than that, whatever its positions are."""
 _LEAST_ENTRIES = 2000
 """Of the vocabulary of a user's text."""
 
@@ -117,7 +119,7 @@ def cldr_data(language: str) -> LabData:
 def user_data(
     source: Sequence[str], target: Sequence[str], pairs: Sequence[str], language: str = ""
 ) -> LabData:
-    """Reads a user's files; every tenth distinct pair, 200 at most, is tested with.
+    """Reads a user's files; every tenth distinct pair that isn't long, 200 at most, is tested with.
 
     Args:
         source: files of one side.
@@ -135,7 +137,8 @@ def user_data(
             f"{names}: {len(found)} distinct pairs, accepted is {_LEAST} or more",
             "without files the laboratory makes text of its own",
         )
-    test = found[::10][:_HELD_OUT]
+    short = [pair for pair in found if max(len(side.encode()) for side in pair) <= _MOST_BYTES]
+    test = short[::10][:_HELD_OUT]
     held_out = set(test)
     train = [pair for pair in found if pair not in held_out]
     characters = len({character for pair in found for side in pair for character in side})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,14 +44,10 @@ class Trained:
         """Opens a finished run as its last step has left it.
 
         Not as it was at its best step, which was chosen by the sentences that are tested with.
-        Those that are longer than any that is trained on are left out.
         """
         config, (_, last) = folder.read_config(), folder.checkpoints()[-1]
-        model, tokenizers = _at_checkpoint(folder, config, last), folder.read_tokenizers()
-        test = _short_enough(data.test, tokenizers, config)
-        if len(test) < len(data.test):
-            data = dataclasses.replace(data, test=test)
-        return cls(folder.path, model, config, tokenizers, data, device)
+        model = _at_checkpoint(folder, config, last)
+        return cls(folder.path, model, config, folder.read_tokenizers(), data, device)
 
     @cached_property
     def translations(self) -> list[Translation]:
@@ -179,21 +173,6 @@ def _at_checkpoint(folder: ModelFolder, config: Config, path: Path) -> Seq2Seq:
     model = build_model(config.model)
     model.load_arrays(folder.read_checkpoint(path).weights)
     return model.eval()
-
-
-def _short_enough(pairs: Pairs, tokenizers: Tokenizers, config: Config) -> Pairs:
-    """Returns the pairs that a model of any kind of positions takes, and training too."""
-    longest = min(config.data.max_length or math.inf, config.model.max_positions)
-    sources, targets = zip(*pairs, strict=True)
-    sides = (
-        tokenizers.source.encode_batch(sources),
-        tokenizers.target.encode_batch(targets),
-    )
-    return [
-        pair
-        for pair, source, target in zip(pairs, *sides, strict=True)
-        if max(len(source), len(target)) < longest
-    ]
 
 
 def _matches(found: Sequence[Translation], pairs: Pairs) -> list[float]:

@@ -13,10 +13,16 @@ _SIZES = ("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_he
 _TINY, _SMALL, _BASE = "tiny", "small", "paper-base"
 
 
-def _resize(preset: str) -> Change:
+def _sizes(preset: str) -> dict[str, int]:
     model = build_config(PRESETS[preset].settings).model
-    first, *others = ((f"model.{name}", getattr(model, name)) for name in _SIZES)
-    return Change(*first, tuple(others))
+    return {name: getattr(model, name) for name in _SIZES}
+
+
+def _resize(preset: str) -> Change:
+    """Returns how a preset's sizes differ from those of small."""
+    before = _sizes(_SMALL)
+    changed = [(f"model.{n}", size) for n, size in _sizes(preset).items() if size != before[n]]
+    return Change(*changed[0], tuple(changed[1:]))
 
 
 EXPERIMENT: Experiment = dataclasses.replace(
@@ -31,7 +37,7 @@ EXPERIMENT: Experiment = dataclasses.replace(
     ),
     settings={
         "model": {
-            **_resize(_SMALL).to_settings()["model"],
+            **_sizes(_SMALL),
             **{"norm_place": "pre", "dropout": 0.3, "embedding_dropout": 0.3},
         },
         "data": PRESETS[_SMALL].settings["data"],
@@ -49,8 +55,8 @@ EXPERIMENT: Experiment = dataclasses.replace(
         "These are the sizes of three presets, all else alike: pre-norm, for the smallest learns "
         "badly without, the dropout that little text asks for, 8,000 subwords and steps. A larger "
         "model can tell more things apart, if there is text to learn them from. Where there is "
-        "none it learns its sentences by heart. All have the same number of "
-        "steps, so that the smaller text is read ten times as often.",
+        "none it learns its sentences by heart. All have the same number of steps, so that the "
+        "smaller text is read ten times as often.",
         "三个预设的尺寸，其余都相同：前归一化（否则最小的模型学不好）、适合小数据的 dropout、"
         "8000 个子词、8000 步。"
         "更大的模型能区分更多的东西，前提是有数据可学；没有足够数据时，它只会背下那些句子。"

@@ -114,7 +114,6 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         **{"dropout": 0.1, "embedding_dropout": 0.1},
         # The paper names no initialisation: a narrow post-norm model keeps its positions apart so.
         "projection_gain": 0.58,
-        "max_positions": 128,  # phrases are short
     },
     "data": SMALL["data"],
     "training": {
