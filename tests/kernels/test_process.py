@@ -28,7 +28,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], error: 
         return product(x, weight, route) * (1 + error * (route == "bf16"))
 
     monkeypatch.setattr(process, "_product", timed)
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(timing.time, "thread_time", lambda: clock[0])
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,13 @@ def test_onednn_makes_products_where_it_is_faster_and_as_exact(
     scripted(monkeypatch, seconds, error)
     process._route_products()
     assert product_route() == route
+
+
+def test_with_one_thread_there_are_as_many_as_before_afterwards() -> None:
+    before = torch.get_num_threads()
+    with process.one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
 
 
 def test_importing_dragoman_sets_nothing() -> None:

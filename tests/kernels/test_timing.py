@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.kernels.timing import interleave, seconds, take_turns
+from dragoman.kernels.timing import interleave, least_cpu_seconds, seconds, take_turns
 
 
 @given(st.integers(1, 5), st.integers(1, 7))
@@ -19,6 +21,12 @@ def test_answers_are_kept_round_by_round() -> None:
     answers = iter("ABAB")
     measures = {name: lambda: next(answers) for name in "ab"}
     assert take_turns(measures, 2) == {"a": ["A", "A"], "b": ["B", "B"]}
+
+
+def test_waiting_for_others_costs_no_cpu_time() -> None:
+    works = {"wait": lambda: time.sleep(0.05), "work": lambda: sum(range(200_000))}
+    found = least_cpu_seconds(works, 3)
+    assert found["wait"] < found["work"]
 
 
 def test_work_is_done_once_to_be_timed() -> None:

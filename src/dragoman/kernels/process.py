@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.kernels.timing import median_seconds
+from dragoman.kernels.timing import least_cpu_seconds
 
 _settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made at run time
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
@@ -58,6 +60,17 @@ def use_product_route(route: str) -> None:
         _settings.fp32_precision = _exact_routes[route]
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets torch compute with one thread meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _manage_memory(frugal: bool) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
     if mallopt is None:
@@ -74,14 +87,17 @@ def _route_products() -> None:
 
     torch offers oneDNN in float32 only by the permission to round to bfloat16. A CPU with AVX-512
     and without AMX doesn't make use of it and is still twice as fast as MKL on some makes; another
-    may really round, which the error shows.
+    may really round, which the error shows. One thread tells, by its CPU time: on a busy machine
+    several wait for one another.
     """
     generator = torch.Generator().manual_seed(1)
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (512, 1024))
     exact = F.linear(x.double(), weight.double())
     routes = ("none", "bf16")
     errors = {route: (_product(x, weight, route) - exact).abs().max().item() for route in routes}
-    seconds = median_seconds({each: partial(_product, x, weight, each) for each in routes}, _ROUNDS)
+    works = {each: partial(_product, x, weight, each) for each in routes}
+    with one_thread():
+        seconds = least_cpu_seconds(works, _ROUNDS)
     gain = seconds["none"] / seconds["bf16"]
     sound = errors["bf16"] < _EXACT * errors["none"]
     if sound:

@@ -28,7 +28,7 @@ import torch
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config, InputError
 from dragoman.data.atomic import remove_leftovers, write_text
-from dragoman.kernels.process import tune_process
+from dragoman.kernels.process import one_thread, tune_process
 from dragoman.lab.data import LabData
 from dragoman.lab.experiment import (
     BrokenOff,
@@ -252,16 +252,10 @@ def _run_all(
     """Runs trials, each with one thread; yields their keys and what they found, as they come."""
     names = {f"{task.variant}, seed {task.seed}": key for key, task in tasks.items()}
     prepare = partial(_prepare_process, torch.backends.mkldnn.matmul.fp32_precision)  # type: ignore[attr-defined]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with closing(
-            run_tasks({name: tasks[key] for name, key in names.items()}, processes, prepare, listen)
-        ) as results:
-            for name, trial in results:
-                yield names[name], trial
-    finally:
-        torch.set_num_threads(threads)
+    named = {name: tasks[key] for name, key in names.items()}
+    with one_thread(), closing(run_tasks(named, processes, prepare, listen)) as results:
+        for name, trial in results:
+            yield names[name], trial
 
 
 def _prepare_process(fp32_precision: str) -> None:
