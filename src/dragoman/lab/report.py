@@ -133,13 +133,12 @@ def _overview(found: Found) -> str:
     rows, tally, foretold = [], Counter[Outcome](), Counter[bool | None]()
     for name, (experiment, results) in found.items():
         link = f'<a href="#{name}">{experiment.number} {bilingual(experiment.title)}</a>'
-        rows.append(f'<tr class="group"><th colspan="3">{link}</th></tr>')
+        rows.append(f'<tr class="group"><th colspan="2">{link}</th></tr>')
         for claim in experiment.claims:
             verdict = experiment.judge(claim, results)
             tally[verdict.outcome] += 1
             foretold[claim.foretold(verdict)] += 1
-            said = [_mark(verdict.outcome), bilingual(claim.compare(verdict))]
-            rows.append(_row([bilingual(claim.statement), *said]))
+            rows.append(_row([bilingual(claim.statement), _said(claim, verdict)]))
     counts = [f"{_mark(outcome)} {tally[outcome]}" for outcome in _OUTCOMES]
     right, judged = foretold[True], foretold[True] + foretold[False]
     as_predicted = Text(
@@ -182,10 +181,16 @@ def _claim(claim: Claim, verdict: Verdict) -> str:
         (Text("source", "出处"), bilingual(claim.source)),
         (Text("predicted", "预测"), bilingual(claim.prediction)),
         (Text("seen", "结果"), bilingual(verdict.seen)),
-        (Text("verdict", "结论"), f"{_mark(verdict.outcome)} {bilingual(claim.compare(verdict))}"),
+        (Text("verdict", "结论"), _said(claim, verdict)),
     ]
     items = "".join(f"<dt>{bilingual(name)}</dt><dd>{said}</dd>" for name, said in lines)
     return f'<div class="claim"><p><b>{bilingual(claim.statement)}</b></p><dl>{items}</dl></div>'
+
+
+def _said(claim: Claim, verdict: Verdict) -> str:
+    """Returns an outcome with its word, and whether it was predicted."""
+    compared = bilingual(claim.compare(verdict))
+    return f'{_mark(verdict.outcome)} <span class="foretold">{compared}</span>'
 
 
 def _training(experiment: Experiment, results: Results) -> list[str]:
