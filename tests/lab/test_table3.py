@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.lab.experiment import Results, Trial, Variant, flatten
-from dragoman.lab.experiments import size_full, table3, table3_full
+from dragoman.lab.experiments import size, table3
 from dragoman.presets import preset_settings
 from dragoman.settings import build_config
 
@@ -53,7 +53,7 @@ def test_the_base_is_the_papers_with_its_widths_divided_by_eight() -> None:
 
 
 def test_in_full_size_the_rows_are_the_papers_own() -> None:
-    full = table3_full.EXPERIMENT
+    full = table3.FULL_SIZE
     assert flatten(build_config(*full.layers(full.base))) == flatten(
         build_config(preset_settings("paper-base"))
     )
@@ -74,7 +74,7 @@ def test_in_full_size_the_rows_are_the_papers_own() -> None:
 
 
 def test_the_sizes_in_full_are_those_of_the_presets() -> None:
-    full = size_full.EXPERIMENT
+    full = size.FULL_SIZE
     for variant in full.variants:
         ours, preset = (
             flatten(build_config(*layers))
@@ -86,7 +86,7 @@ def test_the_sizes_in_full_are_those_of_the_presets() -> None:
 
 
 def test_a_base_is_told_from_the_papers_but_for_its_text_and_its_budget() -> None:
-    full = table3_full.EXPERIMENT
+    full = table3.FULL_SIZE
     assert full.difference(full.base) == ""
     told = EXPERIMENT.difference(EXPERIMENT.base)
     assert "model.d_model = 64 (was 512)" in told

@@ -1,4 +1,7 @@
-"""The experiments: each module of this package has one, `EXPERIMENT`."""
+"""The experiments: each module of this package has one, `EXPERIMENT`.
+
+Where it is too small to say much of the models that people use, `FULL_SIZE` is the same with those.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,15 @@ from dragoman.lab.experiment import Experiment
 
 
 def _collect() -> dict[str, Experiment]:
-    found: list[Experiment] = [
-        importlib.import_module(f"{__name__}.{module.name}").EXPERIMENT
+    modules = [
+        importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
+    ]
+    found: list[Experiment] = [
+        getattr(module, name)
+        for module in modules
+        for name in ("EXPERIMENT", "FULL_SIZE")
+        if hasattr(module, name)
     ]
     return {each.name: each for each in sorted(found, key=lambda each: each.number)}
 
