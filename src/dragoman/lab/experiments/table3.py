@@ -1,4 +1,4 @@
-"""Every row of the paper's Table 3 beside its own numbers, with widths divided by eight or whole."""
+"""Every row of the paper's Table 3 beside its own numbers, an eighth as wide or whole."""
 
 from __future__ import annotations
 
