@@ -309,5 +309,8 @@ def test_threads_are_set_for_the_whole_process(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr("torch.set_num_threads", asked.append)
-    assert run("translate", model, "--threads", 3, stdin=b"a\n").status == 0
+    monkeypatch.setattr("dragoman.kernels.process.tune_process", lambda frugal: None)
+    assert (
+        run("translate", model, "--threads", 3, "--precision", "float32", stdin=b"a\n").status == 0
+    )
     assert asked == [3]
