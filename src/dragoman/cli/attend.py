@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,10 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
         return
     cut = surgery.cut_translator(arguments, translator)
     inspection = _inspect(arguments, translator, cut, config)
-    if attention:
-        _write_attention(inspection, attention, output)
-    else:
-        _WRITERS[output.suffix](inspection, output)
+    write = partial(_write_attention, attention) if attention else _WRITERS[output.suffix]
+    write(inspection, output)
     if inspection.before is not None:
         for each in (inspection.before, inspection.reading):
             print(f"{each.log_probability:.4f}\t{each.translation}")
@@ -145,7 +144,7 @@ def _write_picture(inspection: Inspection, path: Path) -> None:
     draw_attention(reading.alignment(), source, target, path, _missing(inspection))
 
 
-def _write_attention(inspection: Inspection, name: str, path: Path) -> None:
+def _write_attention(name: str, inspection: Inspection, path: Path) -> None:
     from dragoman.view.attention import draw_attention
 
     found = inspection.reading.weights(name)

@@ -97,6 +97,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from dragoman.kernels.device import resolve_device
     from dragoman.lab.experiments import find_experiments
     from dragoman.lab.runner import Plan, run_experiment
 
@@ -106,8 +107,6 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     seeds = getattr(arguments, "seeds", 1 if arguments.quick else _SEEDS)
-    from dragoman.kernels.device import resolve_device
-
     device = resolve_device(arguments.device).type
     # One trial keeps a GPU busy, and all would share its memory.
     one = device == "cuda" and "threads" not in arguments

@@ -88,16 +88,10 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     Raises:
         InputError: for an experiment that brings no text where none is given.
     """
-    if experiment.needs_text and plan.data is None:
-        raise InputError(
-            "no text is given, and this experiment brings none",
-            "--source and --target, --pairs or --language",
-        )
+    data = _find_text(experiment, plan)
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    text = plan.data or (experiment.data() if experiment.data else LabData((), ()))
-    data = text.thin_out(experiment.thin_out)
     trains = bool(experiment.variants)
     corpus = Corpus(data.name, len(data.train), len(data.test)) if trains else None
     files = data.write(plan.folder.resolve() / "text") if trains else {}
@@ -134,6 +128,16 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
     _write(folder, _WHOLE, run)
     (folder / f"{_BEGUN}.json").unlink()
     return Results(observed, [found[key] for key in trials], corpus)
+
+
+def _find_text(experiment: Experiment, plan: Plan) -> LabData:
+    if experiment.needs_text and plan.data is None:
+        raise InputError(
+            "no text is given, and this experiment brings none",
+            "--source and --target, --pairs or --language",
+        )
+    text = plan.data or (experiment.data() if experiment.data else LabData((), ()))
+    return text.thin_out(experiment.thin_out)
 
 
 def stored_results(experiment: Experiment, folder: Path) -> Results | None:
