@@ -33,6 +33,15 @@ sys.argv[0] = "dragoman"
 main()
 """
 
+LEAVING_RANK = """
+import os, sys
+from dragoman.__main__ import main
+
+sys.argv[0] = "dragoman"
+main()
+print("threads left:", len(os.listdir("/proc/self/task")) - 1)
+"""
+
 
 def torchrun(*command: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
     """Runs a Python command as several processes."""
@@ -105,6 +114,19 @@ def test_three_processes_resume_to_the_last_bit(tmp_path: Path) -> None:
     for name in ("weights.safetensors", "optimizer.safetensors"):
         found, expected = (tmp_path / run / last / name for run in ("killed", "whole"))
         assert found.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="threads are counted as Linux does"
+)
+def test_no_rank_leaves_a_thread_behind(tmp_path: Path) -> None:
+    (tmp_path / "leave.py").write_text(LEAVING_RANK, encoding="utf-8")
+    config = exact_run(tmp_path)
+    (tmp_path / "recipe.toml").write_text(write_config(config), encoding="utf-8")
+    given = ("train", str(tmp_path / "m"), "--config", str(tmp_path / "recipe.toml"))
+    done = torchrun(str(tmp_path / "leave.py"), *given, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("threads left: 0") == 2, done.stdout
 
 
 def test_a_rank_that_fails_ends_all_and_is_named(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported later, by DistributedDataParallel, it would hold the group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,6 +35,7 @@ class Ranks:
     device: torch.device
     rank: int = 0
     count: int = 1
+    _wrapped: list[nn.Module] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def first(self) -> bool:
@@ -75,12 +77,27 @@ class Ranks:
         # A search for unused parameters keeps the first layout of the buckets. Without it they are
         # laid out anew after the first step, also of a resumed run, which then adds up the shares
         # of three ranks or more in another order than the run that it goes on with.
-        return DistributedDataParallel(module, find_unused_parameters=True)
+        wrapper = DistributedDataParallel(module, find_unused_parameters=True)
+        self._wrapped.append(wrapper)
+        return wrapper
+
+    def leave(self) -> None:
+        """Leaves the other ranks; the group's threads have ended then.
+
+        They take Python's lock to give back a tensor. An interpreter that ends before them makes
+        them abort it, and a wrapper that is the last to hold the group waits for them with the lock
+        in its hand, for ever: so it is emptied first, whoever still holds it.
+        """
+        for wrapper in self._wrapped:
+            wrapper.__dict__.clear()
+        dist.destroy_process_group()
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
     """Joins the processes that torchrun started, if it did, and leaves them at the end.
+
+    What `wrap` made is of no use then.
 
     Args:
         device: `auto`, `cpu` or `cuda`; of several GPUs each process takes one.
@@ -105,8 +122,9 @@ def joined(device: str) -> Iterator[Ranks]:
         place = torch.device("cuda", local)
         torch.cuda.set_device(place)
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    ranks = Ranks(place, dist.get_rank(), count)
     try:
-        yield Ranks(place, dist.get_rank(), count)
+        yield ranks
     except RuntimeError as error:
         if not _names_a_lost_process(str(error)):
             raise
@@ -114,7 +132,7 @@ def joined(device: str) -> Iterator[Ranks]:
             "another process of this run has ended", "its own message says why"
         ) from None
     finally:
-        dist.destroy_process_group()
+        ranks.leave()
 
 
 def _names_a_lost_process(message: str) -> bool:
