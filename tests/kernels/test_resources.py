@@ -84,15 +84,40 @@ def test_what_the_machine_has_not_is_refused_and_only_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "available"), [("max", 7 << 30), ("1000000", 600_000), (None, 7 << 30)]
+    ("most", "files", "available"),
+    [("max", 0, 7 << 30), ("1000000", 0, 600_000), ("1000000", 70_000, 740_000)],
 )
+@pytest.mark.parametrize("version", [1, 2])
 def test_a_container_may_have_less_than_the_machine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: str | None, available: int
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: int,
+    most: str,
+    files: int,
+    available: int,
 ) -> None:
-    if most is not None:
-        (tmp_path / "memory.max").write_text(most)
-        (tmp_path / "memory.current").write_text("400000")
-    monkeypatch.setattr(resources, "_CONTAINER", tmp_path)
+    folder, limit, use, prefix = (
+        (tmp_path, "memory.max", "memory.current", "")
+        if version == 2
+        else (tmp_path / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+    )
+    folder.mkdir(exist_ok=True)
+    if version == 1 and most == "max":
+        most = "9223372036854771712"
+    (folder / limit).write_text(most)
+    (folder / use).write_text("400000")
+    cached = f"{prefix}inactive_file {files}\n{prefix}active_file {files}\n"
+    (folder / "memory.stat").write_text(f"anon 5\n{cached}")
+    monkeypatch.setattr(resources, "_CONTAINERS", tmp_path)
     monkeypatch.setattr(resources, "_MEMORY", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {7 << 20} kB\n")
     assert resources.available_bytes() == available
+
+
+def test_without_a_container_the_machine_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resources, "_CONTAINERS", tmp_path)
+    monkeypatch.setattr(resources, "_MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {7 << 20} kB\n")
+    assert resources.available_bytes() == 7 << 30

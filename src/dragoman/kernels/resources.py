@@ -11,7 +11,11 @@ from pathlib import Path
 _SLACK = 1.5
 """How many times what the work takes a process may hold before it gives back what is free."""
 _MEMORY = Path("/proc/meminfo")
-_CONTAINER, _LIMIT_AND_USE = Path("/sys/fs/cgroup"), ("memory.max", "memory.current")
+_CONTAINERS = Path("/sys/fs/cgroup")
+_LIMITS = (  # of Linux's control groups, version 2 and 1: limit, use, prefix of what can be freed
+    ("memory.max", "memory.current", ""),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_"),
+)
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -83,10 +87,21 @@ def available_bytes() -> int | None:
         return None
     [line] = [line for line in _MEMORY.read_text("utf-8").splitlines() if "MemAvailable" in line]
     left = [int(line.split()[1]) * 1024]
-    with contextlib.suppress(OSError, ValueError):  # no limit is the word max
-        most, now = (int((_CONTAINER / name).read_text("utf-8")) for name in _LIMIT_AND_USE)
-        left.append(most - now)
+    for limit, use, prefix in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no limit is the word max
+            most, now = (int((_CONTAINERS / name).read_text("utf-8")) for name in (limit, use))
+            left.append(most - now + _cached_bytes((_CONTAINERS / use).parent, prefix))
     return min(left)
+
+
+def _cached_bytes(container: Path, prefix: str) -> int:
+    """Returns what a container's use holds of files: it makes room for whoever asks."""
+    try:
+        lines = (container / "memory.stat").read_text("utf-8").splitlines()
+        fields = dict(line.split() for line in lines)
+        return sum(int(fields[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))
+    except (OSError, ValueError, KeyError):  # nobody says
+        return 0
 
 
 def give_back_memory() -> None:
