@@ -95,6 +95,13 @@ def test_without_a_need_for_gradients_none_are_made() -> None:
     torch.testing.assert_close(sums.loss, plain(hidden, weight, target, 0.1).loss.detach())
 
 
+def test_no_room_is_taken_for_gradients_that_do_not_come() -> None:
+    hidden, weight = torch.randn(2, 211), torch.randn(1009, 211, requires_grad=True)
+    with torch.no_grad(), Peak() as peak:
+        projected_cross_entropy(hidden, weight, torch.tensor([3, 5]), 0.1)
+    assert peak.most < 1.5 * weight.nbytes  # the weights are counted, a gradient would be as much
+
+
 def test_what_is_held_besides_weights_and_their_gradient_is_the_same_for_any_vocabulary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

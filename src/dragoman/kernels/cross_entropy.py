@@ -104,5 +104,9 @@ def projected_cross_entropy(
         target: (tokens,), int64.
         smoothing: probability spread evenly over the whole vocabulary.
     """
+    if (
+        not torch.is_grad_enabled()
+    ):  # below it is known what asks for gradients, not whether any come
+        hidden, weight = hidden.detach(), weight.detach()
     sums = _ProjectedCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
     return LossSums(*sums)
