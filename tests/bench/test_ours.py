@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from dragoman.bench import ours, peer_torch
-from dragoman.bench.machine import count_operations, useful_operations
+from dragoman.bench.machine import useful_operations
 from dragoman.bench.sentences import Workload
 from dragoman.bench.setting import OUTPUT_LENGTH, Setting, config_of_size
 from dragoman.bench.step_times import POSITIONS, StepTimes
 from dragoman.config import EOS, ModelConfig
+from dragoman.training.budget import operations_of_pair
 
 TINY = ModelConfig(
     source_vocab_size=11,
@@ -51,16 +52,9 @@ def test_the_lean_one_drops_only_where_the_paper_does() -> None:
 
 def test_useful_operations_are_those_of_each_pair_counted_alone() -> None:
     lengths = [(7, 5), (3, 11), (7, 5)]
-    alone = sum(count_operations(TINY, *each) for each in lengths)
+    alone = sum(operations_of_pair(TINY, *each) for each in lengths)
     pairs = [([5] * source, [5] * target) for source, target in lengths]
     assert useful_operations(TINY, pairs) == alone
-
-
-def test_a_linear_layer_costs_six_operations_a_weight_and_token() -> None:
-    more = ModelConfig(**{**vars(TINY), "d_ff": 8})
-    weights = 2 * 6 * (TINY.num_encoder_layers + TINY.num_decoder_layers)
-    added = count_operations(more, 5, 5) - count_operations(TINY, 5, 5)
-    assert added == 6 * weights * 5
 
 
 def test_step_times_have_every_position(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.config import Config, ModelConfig
+from dragoman.config import UNK, Config, ModelConfig
 from dragoman.kernels import attention, blockwise
 from dragoman.model.loss import training_loss
 from dragoman.model.transformer import Transformer
@@ -90,10 +90,15 @@ def test_training_makes_exactly_the_operations_that_are_counted(variant: str) ->
     assert made == budget.count_operations(config, shape)
 
 
-def test_the_readable_model_makes_as_many_operations() -> None:
-    config, shape = configured({}).model, BatchShape(3, 7)
-    made = operations_made(Transformer(config).readable(), shape)
-    assert made == budget.count_operations(config, shape)
+@pytest.mark.parametrize(("source", "target"), [(7, 7), (3, 11), (11, 3), (1, 2)])
+def test_the_readable_model_makes_as_many_operations_for_any_two_lengths(
+    source: int, target: int
+) -> None:
+    config = configured({}).model
+    ids = [torch.full((1, length), UNK) for length in (source, target)]
+    with FlopCounterMode(display=False) as counter:
+        Transformer(config).readable()(*ids).sum().backward()
+    assert counter.get_total_flops() == budget.operations_of_pair(config, source, target)
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.bench.sentences import Ids, Workload
 from dragoman.bench.setting import Run, Setting, config_of_size
-from dragoman.config import UNK, ModelConfig
+from dragoman.config import ModelConfig
 from dragoman.kernels.process import tune_process
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.transformer import Transformer
+from dragoman.training.budget import operations_of_pair, products_per_second
 
 _SHAPES = {
     "cpu": ((1024, 512, 2048), (2048, 512, 512), (4096, 256, 1024), (1024, 1024, 1024)),
@@ -27,39 +22,9 @@ _SHAPES = {
 _SECONDS = 0.1
 
 
-def count_operations(config: ModelConfig, source: int, target: int) -> int:
-    """Counts the floating-point operations of the matrix products that train on one pair.
-
-    Forward and backward of the readable model; a multiplication and an addition are two.
-
-    Args:
-        config: the model.
-        source: tokens of the source, EOS included.
-        target: tokens of the target.
-    """
-    model = Transformer(config, attention=MultiHeadAttention).eval()
-    ids = [torch.full((1, length), UNK) for length in (source, target)]
-    with FlopCounterMode(display=False) as counter:
-        model(*ids).sum().backward()
-    total: int = counter.get_total_flops()
-    return total
-
-
 def useful_operations(config: ModelConfig, pairs: Sequence[tuple[Ids, Ids]]) -> int:
-    """Counts the operations that training on pairs needs, each by itself: no padding is in it.
-
-    The count is a polynomial of both lengths, which those of a few short pairs determine.
-    """
-    samples = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1)]
-    counts = [count_operations(config, *lengths) for lengths in samples]
-    coefficients = np.linalg.lstsq(_powers(samples), np.array(counts, float), rcond=None)[0]
-    lengths = [(len(source), len(target)) for source, target in pairs]
-    return int((_powers(lengths) @ np.rint(coefficients)).sum())
-
-
-def _powers(lengths: Sequence[tuple[int, int]]) -> npt.NDArray[np.float64]:
-    source, target = np.array(lengths, float).T
-    return np.stack([source, target, source * source, target * target, source * target], axis=1)
+    """Counts the operations that training on pairs needs, each by itself: no padding is in it."""
+    return sum(operations_of_pair(config, len(source), len(target)) for source, target in pairs)
 
 
 class MatrixProducts:
@@ -103,10 +68,4 @@ def _layer(
 
 def _rate(x: torch.Tensor, weight: torch.Tensor, operations: int) -> float:
     with torch.inference_mode():
-        F.linear(x, weight)
-        products, started, seconds = 0, time.perf_counter(), 0.0
-        while seconds < _SECONDS:
-            F.linear(x, weight)[0, 0].item()  # waits until a GPU has done it
-            products += 1
-            seconds = time.perf_counter() - started
-    return operations * products / seconds
+        return operations * products_per_second(lambda: F.linear(x, weight), _SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -83,36 +84,52 @@ def count_parameters(config: ModelConfig) -> dict[str, int]:
 
 
 def count_operations(config: ModelConfig, shape: BatchShape) -> int:
-    """Counts the floating-point operations of the matrix products of a batch in training.
+    """Counts the operations of a batch in training, as `operations_of_pair` does of a pair."""
+    return shape.pairs * operations_of_pair(config, shape.length, shape.length)
+
+
+def operations_of_pair(config: ModelConfig, source: int, target: int) -> int:
+    """Counts the floating-point operations of the matrix products that train on one pair.
 
     A multiplication and an addition are two operations. Where the forward pass makes one product
     the backward pass makes two, for both factors. Everything that isn't a matrix product is left
     out; so is what `gradient_checkpointing` repeats.
+
+    Args:
+        config: the model.
+        source: tokens of the source, EOS included.
+        target: tokens of the target, likewise.
     """
     if config.architecture == "recurrent":
-        return _count_recurrent(config, shape)
-    n = shape.length
-    # Q K^T and weights x V, each query with each key; and the four projections around them.
-    heads = config.num_heads * (config.d_k + config.d_v)
-    attention = heads * (n * n + 2 * n * config.d_model)
+        return _operations_of_recurrent(config, source, target)
+
+    def attention(queries: int, keys: int) -> int:
+        # Q K^T and weights x V, each query with each key; and the four projections around them.
+        heads = config.num_heads * (config.d_k + config.d_v)
+        return heads * (queries * keys + (queries + keys) * config.d_model)
+
     matrices = _FEED_FORWARD_MATRICES[config.feed_forward]
-    feed_forward = matrices * n * config.d_model * config.d_ff
-    encoder = config.num_encoder_layers * (attention + feed_forward)
-    decoder = config.num_decoder_layers * (attention * (1 + config.cross_attention) + feed_forward)
-    output = n * config.d_model * config.target_vocab_size
+    feed_forward = matrices * config.d_model * config.d_ff
+    crossing = attention(target, source) if config.cross_attention else 0
+    encoder_layer = attention(source, source) + source * feed_forward
+    decoder_layer = attention(target, target) + crossing + target * feed_forward
+    encoder = config.num_encoder_layers * encoder_layer
+    decoder = config.num_decoder_layers * decoder_layer
+    output = target * config.d_model * config.target_vocab_size
     encoder_passes = 3 if config.cross_attention else 1  # what nobody reads has no gradient
-    return 2 * shape.pairs * (encoder_passes * encoder + 3 * (decoder + output))
+    return 2 * (encoder_passes * encoder + 3 * (decoder + output))
 
 
-def _count_recurrent(config: ModelConfig, shape: BatchShape) -> int:
+def _operations_of_recurrent(config: ModelConfig, source: int, target: int) -> int:
     """Counts the same of LSTMs, with four gates that see the token and the state before it."""
-    n, d_model = shape.length, config.d_model
-    encoder = config.num_encoder_layers * 2 * 4 * n * (d_model // 2) * (d_model + d_model // 2)
-    decoder = config.num_decoder_layers * 4 * n * d_model * 2 * d_model
+    d_model, half = config.d_model, config.d_model // 2
+    encoder = config.num_encoder_layers * 2 * 4 * source * half * (d_model + half)
+    decoder = config.num_decoder_layers * 4 * target * d_model * 2 * d_model
     # Projections of queries, keys and, from twice the width, the output; scores; weights x values.
-    attention = config.cross_attention * (4 * n * d_model * d_model + 2 * n * n * d_model)
-    output = n * d_model * config.target_vocab_size
-    return 3 * 2 * shape.pairs * (encoder + decoder + attention + output)
+    projections = (target + source + 2 * target) * d_model * d_model
+    attention = projections + 2 * target * source * d_model if config.cross_attention else 0
+    output = target * d_model * config.target_vocab_size
+    return 3 * 2 * (encoder + decoder + attention + output)
 
 
 class _WeightlessAttention(FusedMultiHeadAttention):
@@ -262,10 +279,15 @@ def measure_rate(device: torch.device, precision: str) -> float:
     dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
     size = _PROBE_SIZES[device.type]
     factor = torch.ones(size, size, dtype=dtype, device=device)
-    (factor @ factor).sum().item()  # the first product also loads and starts things
+    return products_per_second(lambda: factor @ factor, _PROBE_SECONDS) * 2 * size**3
+
+
+def products_per_second(multiply: Callable[[], Tensor], at_least: float) -> float:
+    """Measures how often a matrix product can be made, for so many seconds."""
+    multiply()[0, 0].item()  # the first product also loads and starts things
     products, started, seconds = 0, time.perf_counter(), 0.0
-    while seconds < _PROBE_SECONDS:
-        (factor @ factor)[0, 0].item()  # waits until a GPU has done it
+    while seconds < at_least:
+        multiply()[0, 0].item()  # waits until a GPU has done it
         products += 1
         seconds = time.perf_counter() - started
-    return 2 * size**3 * products / seconds
+    return products / seconds
