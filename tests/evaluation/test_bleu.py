@@ -62,7 +62,16 @@ def test_the_order_of_the_lines_does_not_matter(order: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("zh", "zh"), ("zh_CN", "zh"), ("ZH-Hant", "zh"), ("de", "13a"), ("", "13a")],
+    [
+        ("zh", "zh"),
+        ("zh_CN", "zh"),
+        ("ZH-Hant", "zh"),
+        ("yue", "zh"),
+        ("th", "char"),
+        ("my_MM", "char"),
+        ("de", "13a"),
+        ("", "13a"),
+    ],
 )
 def test_the_language_chooses_the_tokeniser_and_the_signature_shows_it(
     language: str, tokenizer: str

@@ -12,8 +12,15 @@ from dragoman.training.validation import suspicion
 def test_high_accuracy_with_hardly_any_bleu_is_a_warning(
     accuracy: float, bleu: float, suspicious: bool
 ) -> None:
-    warning = suspicion({"accuracy": accuracy, "bleu": bleu})
+    warning = suspicion({"accuracy": accuracy, "bleu": bleu, "chrf": 5.0})
     assert (warning is not None) == suspicious
     if warning:
         assert f"{accuracy:.0%}" in warning
         assert f"BLEU {bleu}" in warning
+
+
+def test_bleu_that_found_no_words_is_told_from_a_model_that_can_not_translate() -> None:
+    warning = suspicion({"accuracy": 0.9, "bleu": 0.1, "chrf": 61.0})
+    assert warning is not None
+    assert "--target-language" in warning
+    assert "mask" not in warning

@@ -30,6 +30,10 @@ METRICS = ("bleu", "chrf", "ter", "paper", "multi-bleu", "multi-bleu-lc")
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none", "flores101", "flores200")
 """sacreBLEU's tokenisers for `bleu`; the last two fetch a model at their first use."""
 
+_CHINESE = ("zh", "zho", "cmn", "yue", "wuu", "nan", "hak", "gan", "lzh")
+_WITHOUT_BLANKS = ("th", "lo", "km", "my", "bo", "dz")
+"""Of words, and without a tokeniser here: a whole clause would count as one."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -50,7 +54,7 @@ class Measure:
     name: str
     metric: Metric
     language: str
-    """Two letters, or nothing."""
+    """A code of two or three letters, or nothing."""
 
     def prepare(self, lines: list[str]) -> list[str]:
         """Returns translations or references as `metric` takes them."""
@@ -190,7 +194,7 @@ def _metric(name: str, tokenize: str, language: str) -> Metric:
     if name == "chrf":
         return CHRF()
     if name == "ter":
-        by_character = language in ("zh", "ja")
+        by_character = language in (*_CHINESE, "ja")
         return TER(normalized=by_character, asian_support=by_character)
     if name == "bleu":
         try:
@@ -205,8 +209,10 @@ def _metric(name: str, tokenize: str, language: str) -> Metric:
 
 def _bleu_tokenizer(language: str) -> str:
     """Chooses sacreBLEU's tokeniser; where a dictionary isn't installed, characters do."""
-    if language == "zh":
+    if language in _CHINESE:
         return "zh"
+    if language in _WITHOUT_BLANKS:
+        return "char"
     for word_language, tokenizer, module in (
         ("ja", "ja-mecab", "MeCab"),
         ("ko", "ko-mecab", "mecab_ko"),

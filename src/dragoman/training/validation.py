@@ -21,7 +21,7 @@ from dragoman.model.seq2seq import Seq2Seq
 from dragoman.training.metrics import Event
 
 _SAMPLES = 3
-_SUSPICIOUS_ACCURACY, _SUSPICIOUS_BLEU = 0.7, 2.0
+_SUSPICIOUS_ACCURACY, _SUSPICIOUS_BLEU, _SUSPICIOUS_CHRF = 0.7, 2.0, 20.0
 
 
 @dataclass
@@ -87,10 +87,16 @@ class Validator:
 
 def suspicion(event: Event) -> str | None:
     """Returns a warning where a validation contradicts itself."""
-    if event["accuracy"] > _SUSPICIOUS_ACCURACY and event["bleu"] < _SUSPICIOUS_BLEU:
+    if event["accuracy"] <= _SUSPICIOUS_ACCURACY or event["bleu"] >= _SUSPICIOUS_BLEU:
+        return None
+    if event["chrf"] < _SUSPICIOUS_CHRF:
         return (
             f"{event['accuracy']:.0%} of the tokens are right under teacher forcing, but free "
             f"translations reach BLEU {event['bleu']:.1f}: a mask that lets the decoder see what "
             f"it should predict, or another tokenizer than the model was trained with"
         )
-    return None
+    return (
+        f"BLEU {event['bleu']:.1f} beside chrF {event['chrf']:.1f}: BLEU counts words between "
+        f"blanks here; for a language that has none give its --target-language, or judge by "
+        f"--training.best_by chrf"
+    )
