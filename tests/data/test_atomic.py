@@ -65,6 +65,20 @@ def test_a_block_that_writes_nothing_is_an_error_and_changes_nothing(tmp_path: P
     assert path.read_text("utf-8") == "old"
 
 
+def test_a_folder_that_can_not_be_put_in_its_place_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d" / "old").mkdir(parents=True)
+
+    def fail(self: Path, target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "d") as partial:
+        partial.mkdir()
+    assert [each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*")] == ["d", "d/old"]
+
+
 def test_text_is_written_as_utf_8_with_its_own_line_ends(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "ü\u2028\n")
     assert (tmp_path / "file").read_bytes() == "ü\u2028\n".encode()

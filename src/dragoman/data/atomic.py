@@ -84,6 +84,8 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
         _sync(path.parent)
     except BaseException:
+        if (holder / _OLD).exists() and not path.exists():
+            (holder / _OLD).rename(path)
         shutil.rmtree(holder, ignore_errors=True)
         for parent in made:
             with suppress(OSError):  # another process may have put something there
