@@ -16,7 +16,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,30 @@ _MADE_WITH, _DIGESTS = "made_with", "sha256"
 OLDER = "remove that checkpoint's folder to go on from the one before"
 
 
-def _read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
+class _Stored(Mapping[str, npt.NDArray[Any]]):
+    """The arrays of an open file, each read when it is asked for."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.metadata: dict[str, str] = file.metadata() or {}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = self._file.get_tensor(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        names: list[str] = self._file.keys()
+        return iter(names)
+
+    def __len__(self) -> int:
+        return len(self._file.keys())
+
+
+@contextmanager
+def _open_arrays(path: Path) -> Iterator[_Stored]:
     try:
         with safe_open(path, framework="np") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return arrays, file.metadata() or {}
+            yield _Stored(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: not a sound safetensors file: {error}") from None
 
@@ -174,12 +194,16 @@ class ModelFolder:
         return {_MADE_WITH: json.dumps(self._origin())}
 
     def _read_own(self, path: Path) -> Arrays:
-        """Reads weights, and checks that they are of these tokenizers and this configuration.
+        with _open_arrays(path) as weights:
+            self._check_own(path, weights.metadata)
+            return dict(weights)
+
+    def _check_own(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Checks that weights are of these tokenizers and this configuration.
 
         A configuration that fits the shapes may still be another model's: positions, heads and
         scaling have no parameters.
         """
-        weights, metadata = _read_arrays(path)
         ours = self._origin()
         try:  # older weights know less about themselves
             theirs = {**ours, **metadata, **json.loads(metadata.get(_MADE_WITH, "{}"))}
@@ -197,7 +221,6 @@ class ModelFolder:
                     f"{path}: trained with model.{name} {made_as[name]!r}, {_CONFIG} has "
                     f"{value!r}: they come from different runs"
                 )
-        return weights
 
     def write_weights(self, weights: Arrays) -> None:
         """Puts weights in the place of those there are."""
@@ -209,10 +232,18 @@ class ModelFolder:
         """Writes what the model is and how well it does."""
         write_text(self.path / _CARD, text)
 
+    def has_card(self) -> bool:
+        """Whether a run has come to its end and described the weights; no step has come since."""
+        return (self.path / _CARD).exists()
+
+    def remove_card(self) -> None:
+        """Removes the card of a run that goes on."""
+        (self.path / _CARD).unlink(missing_ok=True)
+
     def amend_card(self, paragraph: str) -> None:
         """Adds to the card what has happened since it was written, if there is one."""
         card = self.path / _CARD
-        if card.exists():
+        if self.has_card():
             self.write_card(f"{card.read_text(encoding='utf-8', errors='replace')}\n{paragraph}\n")
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -240,8 +271,8 @@ class ModelFolder:
         """
         try:
             weights = self._read_own(path / _WEIGHTS)
-            optimizer, _ = _read_arrays(path / _OPTIMIZER)
-            return Checkpoint(weights, optimizer, _read_state(path))
+            with _open_arrays(path / _OPTIMIZER) as optimizer:
+                return Checkpoint(weights, dict(optimizer), _read_state(path))
         except InputError as error:
             raise InputError(str(error), OLDER) from None
 
@@ -266,24 +297,34 @@ class ModelFolder:
             InputError: if there are fewer.
         """
         paths = [path / _WEIGHTS for _, path in self.checkpoints()]
+        if not paths:
+            raise InputError(
+                f"{self.path}: no checkpoints are kept here", "they are in the run/ of a training"
+            )
         if not 1 <= count <= len(paths):
             raise InputError(
                 f"{self.path}: the average of {count} checkpoints was asked for, accepted is 1 to "
                 f"the {len(paths)} that are kept",
             )
-        return average_weights([self._read_own(path) for path in paths[-count:]])
+        with ExitStack() as files:
+            models = [files.enter_context(_open_arrays(path)) for path in paths[-count:]]
+            for path, model in zip(paths[-count:], models, strict=True):
+                self._check_own(path, model.metadata)
+            return average_weights(models)
 
 
 def average_weights(models: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
-    """Averages the weights of models of one shape, in float64: their order doesn't matter."""
-    names = models[0].keys()
-    if any(model.keys() != names for model in models):
+    """Averages the weights of models of one shape, in float64: their order doesn't matter.
+
+    Of models that are read as they are asked for, one parameter at a time is in memory.
+    """
+    names = list(models[0])
+    if any(set(model) != set(names) for model in models):
         raise InputError("the checkpoints to average don't hold the same parameters")
     # Even float64 sums depend on their order in the last digit, so each number's are sorted.
-    return {
-        name: np.asarray(
-            np.sort([model[name] for model in models], axis=0).mean(axis=0, dtype=np.float64),
-            models[0][name].dtype,
-        )
-        for name in names
-    }
+    averages = {}
+    for name in names:
+        arrays = [model[name] for model in models]
+        mean = np.sort(arrays, axis=0).mean(axis=0, dtype=np.float64)
+        averages[name] = np.asarray(mean, arrays[0].dtype)
+    return averages

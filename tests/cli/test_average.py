@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dragoman.checkpoint import ModelFolder
+from dragoman.data.atomic import held_alone
 
 
 @pytest.fixture
@@ -28,6 +29,17 @@ def test_the_card_says_that_the_weights_are_others_now(run: Any, folder: ModelFo
     run("average", folder.path)
     card = (folder.path / "card.md").read_text("utf-8")
     assert "replaced by the average of the checkpoints of steps 1, 2, 3" in card
+
+
+def test_a_model_without_checkpoints_or_in_training_is_refused(
+    run: Any, folder: ModelFolder
+) -> None:
+    with held_alone(folder.path):
+        assert "another process is at work there" in run("average", folder.path).error
+    shutil.rmtree(folder.run)
+    finished = run("average", folder.path)
+    assert finished.status == 2
+    assert "no checkpoints are kept here" in finished.error
 
 
 def test_more_checkpoints_than_are_kept_are_refused(run: Any, folder: ModelFolder) -> None:

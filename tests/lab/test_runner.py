@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import InputError, RunError
+from dragoman.data.atomic import held_alone
 from dragoman.lab import trained
 from dragoman.lab.data import user_data
 from dragoman.lab.experiment import (
@@ -246,6 +247,16 @@ def test_the_same_text_elsewhere_is_the_same_run(
     (tmp_path / "a").rename(tmp_path / "b")
     monkeypatch.setattr(trained, "train", forbid)
     assert run_experiment(toy, Plan(tmp_path / "b", quick=True, seeds=1), ignore) == first
+
+
+def test_two_do_not_run_an_experiment_in_one_folder(toy: Experiment, tmp_path: Path) -> None:
+    plan = Plan(tmp_path)
+    (tmp_path / toy.name).mkdir()
+    with (
+        held_alone(tmp_path / toy.name),
+        pytest.raises(InputError, match="another process is at work there"),
+    ):
+        run_experiment(toy, plan, ignore)
 
 
 def test_a_damaged_result_is_named(toy: Experiment, tmp_path: Path) -> None:

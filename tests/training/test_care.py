@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -37,24 +38,35 @@ def ctrl_c_means_something() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def press_at(step: int, path: Path, config: Any, **options: Any) -> list[Event]:
-    """Trains and presses Ctrl-C at the log of a step."""
+def press_at(
+    step: int,
+    path: Path,
+    config: Any,
+    *,
+    kind: str = "log",
+    number: signal.Signals = signal.SIGINT,
+    **options: Any,
+) -> list[Event]:
+    """Trains and presses Ctrl-C, or gives another signal, at an event of a step."""
     events: list[Event] = []
 
     def listen(event: Event) -> None:
         events.append(event)
-        if event["event"] == "log" and event["step"] == step:
-            signal.raise_signal(signal.SIGINT)
+        if event["event"] == kind and event["step"] == step:
+            signal.raise_signal(number)
 
     train(path, config, device="cpu", report=listen, **options)
     return events
 
 
-def test_ctrl_c_saves_the_run_and_it_ends_as_it_would_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_the_run_and_it_ends_as_it_would_have(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     config = toy_run(tmp_path, training={"max_steps": 11, "log_every": 1, "validate_every": 5})
     run_and_listen(tmp_path / "whole", config)
     with pytest.raises(KeyboardInterrupt):
-        press_at(7, tmp_path / "m", config)
+        press_at(7, tmp_path / "m", config, number=number)
     assert [step for step, _ in ModelFolder(tmp_path / "m").checkpoints()] == [5, 7]
     last = read_metrics(tmp_path / "m" / "run" / "metrics.jsonl")[-1]
     assert (last["event"], last["step"]) == ("interrupted", 7)
@@ -63,6 +75,32 @@ def test_ctrl_c_saves_the_run_and_it_ends_as_it_would_have(tmp_path: Path) -> No
     assert [step for step, _ in resumed.checkpoints()] == [5, 10, 11]
     weights = [(each.path / "weights.safetensors").read_bytes() for each in (whole, resumed)]
     assert weights[0] == weights[1]
+
+
+def test_ctrl_c_in_the_closing_validation_loses_no_step(tmp_path: Path) -> None:
+    config = toy_run(tmp_path, training={"max_steps": 7, "log_every": 1, "validate_every": 5})
+    run_and_listen(tmp_path / "whole", config)
+    with pytest.raises(KeyboardInterrupt):
+        press_at(7, tmp_path / "m", config, kind="validation")
+    assert [step for step, _ in ModelFolder(tmp_path / "m").checkpoints()] == [5, 7]
+    run_and_listen(tmp_path / "m", config, resume=True)
+    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "m")]
+    assert weights[0] == weights[1]
+
+
+def test_an_extended_run_that_is_interrupted_at_its_end_still_comes_to_it(tmp_path: Path) -> None:
+    training = {"validate_every": 5, "best_by": "loss", "schedule": "constant"}
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, training={**training, "max_steps": 5}))
+    still = {**training, "max_steps": 9, "peak_learning_rate": 1e-30}  # it gets no better
+    config = toy_run(tmp_path, training=still)
+    folder = ModelFolder(tmp_path / "m")
+    made = folder.read_config()
+    folder.replace_config(dataclasses.replace(made, training=config.training))
+    for _ in range(2):  # in the validation that closes the run, and in that of the average
+        with pytest.raises(KeyboardInterrupt):
+            press_at(9, tmp_path / "m", config, kind="validation", resume=True)
+    run_and_listen(tmp_path / "m", config, resume=True)
+    assert "9 steps" in (tmp_path / "m" / "card.md").read_text("utf-8")
 
 
 def test_the_second_ctrl_c_interrupts_at_once() -> None:
@@ -172,10 +210,11 @@ def test_a_kill_between_a_checkpoint_and_the_tidying_changes_nothing(
     with pytest.raises(KeyboardInterrupt):
         press_at(6, tmp_path / "m", config)
 
-    def die(*_: Any) -> None:
-        raise SystemExit("killed")
+    def die(run: loop.TrainingRun, _: Any) -> None:
+        if run.state.step == 8:
+            raise SystemExit("killed")
 
-    monkeypatch.setattr(loop.TrainingRun, "_tidy", die)
+    monkeypatch.setattr(loop.TrainingRun, "_keep_if_best", die)
     with pytest.raises(SystemExit):
         run_and_listen(tmp_path / "m", config, resume=True)
     monkeypatch.undo()

@@ -52,7 +52,7 @@ def torchrun(*command: str, processes: int = 2) -> subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
     )
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from dragoman.checkpoint import Checkpoint, ModelFolder
 from dragoman.config import Config, InputError
-from dragoman.training import loop
+from dragoman.kernels.process import product_route
+from dragoman.training import computing
+from dragoman.training.loop import train
 from dragoman.training.metrics import Event, read_metrics
 
 from .runs import run_and_listen, toy_run
@@ -107,6 +109,35 @@ def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path, max_steps: int
     assert (tmp_path / "m" / "weights.safetensors").read_bytes() == weights
     assert last(tmp_path / "m").state == state
     assert told(tmp_path / "m") == rows
+
+
+def test_resume_of_a_finished_run_leaves_an_average_of_the_users_own(tmp_path: Path) -> None:
+    config = toy_run(tmp_path, training={"max_steps": 6, "validate_every": 2, "average_last": 2})
+    run_and_listen(tmp_path / "m", config)
+    folder = ModelFolder(tmp_path / "m")
+    folder.write_weights(folder.average_last(3))
+    folder.amend_card("The weights were replaced.")
+    files = [tmp_path / "m" / name for name in ("weights.safetensors", "card.md")]
+    before = [file.read_bytes() for file in files]
+    run_and_listen(tmp_path / "m", config, resume=True)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_card_goes_with_the_weights_that_it_describes(tmp_path: Path) -> None:
+    training = {"validate_every": 2, "best_by": "loss"}
+    run_and_listen(tmp_path / "m", toy_run(tmp_path, training={**training, "max_steps": 4}))
+    folder, weights = ModelFolder(tmp_path / "m"), tmp_path / "m" / "weights.safetensors"
+    described = weights.read_bytes()
+    seen = []
+
+    def listen(event: Event) -> None:
+        seen.append((folder.has_card(), weights.read_bytes() == described))
+
+    config = toy_run(tmp_path, training={**training, "max_steps": 8})
+    train(tmp_path / "m", config, resume=True, device="cpu", report=listen)
+    assert (False, False) in seen  # it got better
+    assert all(kept or not card for card, kept in seen)
+    assert "8 steps" in (tmp_path / "m" / "card.md").read_text("utf-8")
 
 
 def test_resume_where_there_is_no_model_starts_one(tmp_path: Path) -> None:
@@ -256,10 +287,10 @@ def test_a_run_on_auto_goes_on_in_the_precision_that_it_began_with(
         return dataclasses.replace(config, training=training)
 
     path = place / f"auto-{then}"
-    monkeypatch.setattr(loop, "resolve_precision", lambda *_: "bfloat16")
+    monkeypatch.setattr(computing, "resolve_precision", lambda *_: "bfloat16")
     run_and_listen(path, auto(2))
-    monkeypatch.setattr(loop, "resolve_precision", lambda *_: "float32")
-    monkeypatch.setattr(loop, "offers_bfloat16", lambda _: offers)
+    monkeypatch.setattr(computing, "resolve_precision", lambda *_: "float32")
+    monkeypatch.setattr(computing, "offers_bfloat16", lambda _: offers)
     events = run_and_listen(path, auto(4), resume=True)
     assert next(each for each in events if each["event"] == "start")["precision"] == then
     warned = any("goes on in" in str(each) for each in events)
@@ -300,8 +331,8 @@ def test_a_run_keeps_its_way_of_products_and_one_that_kept_none_takes_todays(
 
     path, taken = place / f"route-{precision}", list[str]()
     run_and_listen(path, of(2))
-    route = loop.product_route()
-    monkeypatch.setattr(loop, "use_product_route", taken.append)
+    route = product_route()
+    monkeypatch.setattr(computing, "use_product_route", taken.append)
     events = run_and_listen(path, of(3), resume=True)
     damage(
         path,

@@ -31,11 +31,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Averages, replaces, and says so, on the model's card too."""
     from dragoman.checkpoint import ModelFolder
     from dragoman.cli.progress import say
+    from dragoman.data.atomic import held_alone
 
     folder = ModelFolder(Path(arguments.path))
-    steps = [step for step, _ in folder.checkpoints()]
-    last = getattr(arguments, "last", min(_LAST, len(steps)))
-    folder.write_weights(folder.average_last(last))
-    done = f"the average of the checkpoints of steps {', '.join(map(str, steps[-last:]))}"
-    folder.amend_card(f"The weights were replaced by {done}; the scores are of those before.")
+    with held_alone(folder.path):  # a run in training removes checkpoints
+        steps = [step for step, _ in folder.checkpoints()]
+        last = getattr(arguments, "last", min(_LAST, len(steps)))
+        folder.write_weights(folder.average_last(last))
+        done = f"the average of the checkpoints of steps {', '.join(map(str, steps[-last:]))}"
+        folder.amend_card(f"The weights were replaced by {done}; the scores are of those before.")
     say(f"{folder.path}: the weights are now {done}")

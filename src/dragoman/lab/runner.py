@@ -27,7 +27,7 @@ import torch
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config, InputError
-from dragoman.data.atomic import remove_leftovers, write_text
+from dragoman.data.atomic import held_alone, remove_leftovers, write_text
 from dragoman.kernels.process import one_thread, tune_process
 from dragoman.lab.data import LabData
 from dragoman.lab.experiment import (
@@ -86,12 +86,20 @@ def run_experiment(experiment: Experiment, plan: Plan, listen: Listen) -> Result
         listen: is told of every trial, also of those that were run before.
 
     Raises:
-        InputError: for an experiment that brings no text where none is given.
+        InputError: for an experiment that brings no text where none is given, or that another
+            process is running there.
     """
     data = _find_text(experiment, plan)
     folder = plan.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
+    with held_alone(folder):
+        remove_leftovers(folder)
+        return _run_in(folder, experiment, plan, data, listen)
+
+
+def _run_in(
+    folder: Path, experiment: Experiment, plan: Plan, data: LabData, listen: Listen
+) -> Results:
     trains = bool(experiment.variants)
     corpus = Corpus(data.name, len(data.train), len(data.test)) if trains else None
     files = data.write(plan.folder.resolve() / "text") if trains else {}

@@ -129,8 +129,8 @@ def _serve(connection: Connection, prepare: Callable[[], None]) -> None:
             except Exception as error:
                 answer = _FAILED, _in_a_line(name, error)
             connection.send(answer)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        return  # nobody listens, or this process was told to end: what it trains is saved
 
 
 def _in_a_line(name: str, error: Exception) -> Exception:

@@ -1,4 +1,4 @@
-"""Ctrl-C, once: a wish to stop soon. Twice: at once."""
+"""Ctrl-C, or a system that wants a process to end (SIGTERM). Once: stop soon. Twice: at once."""
 
 from __future__ import annotations
 
@@ -11,26 +11,33 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether Ctrl-C was pressed since.
+    """Yields a function that says whether this process was asked to end since.
 
-    The first one only leaves a note; the next raises KeyboardInterrupt, as ever. Where signals
-    can't be caught, outside of the main thread, nothing changes.
+    The first time only leaves a note; the next does what it ever did, such as to raise
+    KeyboardInterrupt. Where signals can't be caught, outside of the main thread, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    previous = signal.getsignal(signal.SIGINT)
-    if previous in (None, signal.SIG_IGN):  # somebody else's business, or wanted to be ignored
-        yield lambda: False
-        return
-    pressed = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    noted = {  # the others are somebody else's business, or wanted to be ignored
+        number: handler
+        for number, handler in before.items()
+        if handler not in (None, signal.SIG_IGN)
+    }
+    asked = threading.Event()
+
+    def restore() -> None:
+        for number, handler in noted.items():
+            signal.signal(number, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
-        pressed.set()
-        signal.signal(signal.SIGINT, previous)
+        asked.set()
+        restore()
 
-    signal.signal(signal.SIGINT, note)
+    for number in noted:
+        signal.signal(number, note)
     try:
-        yield pressed.is_set
+        yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

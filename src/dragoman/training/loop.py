@@ -14,23 +14,21 @@ import torch
 from dragoman.checkpoint import Arrays, Checkpoint, ModelFolder
 from dragoman.config import PAD, Config, RunError
 from dragoman.data.atomic import held_alone
-from dragoman.data.batching import Indices, largest_batches
+from dragoman.data.batching import Indices
 from dragoman.data.encoded import EncodedCorpus
 from dragoman.data.preparation import TRAINING
 from dragoman.data.subword_dropout import SubwordDropout
-from dragoman.kernels.attention import longest_with_weights
-from dragoman.kernels.device import offers_bfloat16, resolve_precision
 from dragoman.kernels.memory import is_want_of_memory
-from dragoman.kernels.process import product_route, use_product_route
 from dragoman.kernels.resources import ResidentLimit
 from dragoman.model.architecture import build_model
 from dragoman.training.card import model_card
+from dragoman.training.computing import choose_precision, settle_computing
 from dragoman.training.distributed import Ranks, joined
 from dragoman.training.feed import Ahead, Feed
 from dragoman.training.interruption import interruptible
 from dragoman.training.metrics import Event, MetricsFile, Report
 from dragoman.training.optimizer import build_optimizer, reserve_moments
-from dragoman.training.rehearsal import rehearse
+from dragoman.training.rehearsal import rehearse_largest
 from dragoman.training.schedule import learning_rate
 from dragoman.training.setup import create, require_free, take_up
 from dragoman.training.state import RunState, Window, capture, restore
@@ -39,8 +37,6 @@ from dragoman.training.validation import Validator, suspicion
 
 Place = tuple[int, int, int, int]
 """Step, epoch, pool and position of a run."""
-_GROWTH = 7
-"""Times BPE dropout: how much longer a sentence may become. At 0.1 none seen grew by over 70 %."""
 _SETTLED = 100
 """Steps after which a run's pace tells how far it will come."""
 _MOST_SKIPPED = 10
@@ -71,6 +67,8 @@ def train(
 
     Raises:
         InputError: for anything wrong with the settings or the data; nothing is left behind.
+        RunError: for want of memory, gradients that aren't finite, or a process that is lost.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is saved.
     """
     path = Path(path)
     with joined(device) as ranks, ExitStack() as held:
@@ -146,11 +144,15 @@ class TrainingRun:
         if checkpoints := ranks.agree(folder.checkpoints()):
             last = folder.read_checkpoint(checkpoints[-1][1])
             self.state = restore(last, self.model, self.optimizer, ranks)
-            if ranks.first:
-                self._tidy(last)
+            if ranks.first:  # a kill may have come between the checkpoint and this
+                if not folder.has_card():
+                    self._keep_if_best(last)
+                self._remove_old()
         elif folder.has_weights():
             self.model.load_arrays(folder.read_weights())
-        self.precision = ranks.agree(self._choose_precision())
+        self.precision = ranks.agree(
+            choose_precision(training.precision, ranks.device, self.state.computing)
+        )
         reserve_moments(self.optimizer)
         loss = TrainingLoss(self.model, training.label_smoothing)
         self._loss = ranks.wrap(loss)
@@ -163,6 +165,7 @@ class TrainingRun:
             self._begins_again = not checkpoints and path.exists()
             self._metrics = MetricsFile(path, self.state.metrics_bytes)
         self._report = report
+        self._taken_up_at = self.state.step
         self._started = time.monotonic() - self.state.seconds
 
     def start(self) -> None:
@@ -185,63 +188,25 @@ class TrainingRun:
         )
         if self._begins_again:
             self._warn("no checkpoint is left of what this run has done: it begins again")
-        self._note_computing()
+        self._settle_computing()
         if self._reason_to_stop() is None:
-            self._rehearse()
+            loss = TrainingLoss(self.model, self.config.training.label_smoothing)
+            rehearse_largest(loss, self.config, self.corpus, self.precision, self.ranks)
 
-    def _choose_precision(self) -> str:
-        """Returns the precision as asked for; if that is `auto`, the one that the run began with.
-
-        `auto` measures, and another time it may find otherwise.
-        """
-        precision, device = self.config.training.precision, self.ranks.device
-        kept, _, where = self.state.computing.partition(",")[0].partition(" on ")
-        possible = kept == "float32" or (kept == "bfloat16" and offers_bfloat16(device))
-        if precision == "auto" and where == device.type and possible:
-            return kept
-        return resolve_precision(precision, device)
-
-    def _note_computing(self) -> None:
-        before, _, kept = self.state.computing.partition(", products by ")
-        now, route = f"{self.precision} on {self.ranks.device.type}", ""
-        if self.ranks.device.type == "cpu" and self.precision != "float64":
-            # which way is faster was measured: another time, or in another rank, it may be another
-            use_product_route(self.ranks.agree(kept or product_route()))
-            route = product_route()  # also of a bfloat16 run: it validates in float32
-        changed = before not in ("", now) or kept not in ("", route)
-        now += f", products by {route}" if route else ""
+    def _settle_computing(self) -> None:
+        before = self.state.computing
+        self.state.computing, changed = settle_computing(self.precision, self.ranks, before)
         if changed:
             self._warn(
-                f"this run has computed in {self.state.computing} and goes on in {now}: its "
+                f"this run has computed in {before} and goes on in {self.state.computing}: its "
                 "numbers differ from here on as rounding does"
             )
-        self.state.computing = now
-
-    def _rehearse(self) -> None:
-        training, data = self.config.training, self.config.data
-        parts = list(zip(self.corpus.parts, data.weights, strict=True))
-        bounds = [longest_with_weights(self.precision)] if self.ranks.device.type == "cpu" else []
-        loss = TrainingLoss(self.model, training.label_smoothing)
-        problem = None
-        try:
-            for pairs, tokens in largest_batches(
-                self.corpus.lengths, training.batch_tokens, bounds, parts
-            ):
-                share = -(-pairs // (self.ranks.count * training.accumulation))
-                grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
-                most = max(tokens, min(grown, self.config.longest_sentence or grown))
-                rehearse(loss, share, most, self.precision, training.accumulation)
-        except RunError as error:
-            problem = error
-        for found in self.ranks.gather(problem):
-            if found is not None:
-                raise found
 
     def go(self) -> None:
         """Trains until there is a reason to stop, then leaves the best weights.
 
         Raises:
-            KeyboardInterrupt: after Ctrl-C, when all is saved.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is saved.
             RunError: if the gradient is not finite any more.
         """
         self.model.train()
@@ -256,10 +221,11 @@ class TrainingRun:
                 if self.state.step % self.config.training.validate_every == 0:
                     self._validate()
                 reason, leave = self._agree_to_stop(interrupted())
-        if reason is None:
+            if not leave and self.state.step != self.state.validated_step:
+                self._validate()
+                _, leave = self._agree_to_stop(interrupted())
+        if leave:
             self._leave()
-        if self.state.step != self.state.validated_step:
-            self._validate()
         if self.ranks.first:
             self._finish(reason)
 
@@ -409,16 +375,17 @@ class TrainingRun:
             state.stale_validations += 1
         state.validated_step = state.step
         if checkpoint := self._save():
-            self._tidy(checkpoint)
+            self._keep_if_best(checkpoint)
+            self._remove_old()
 
-    def _tidy(self, checkpoint: Checkpoint) -> None:
-        """Keeps the weights of a validated checkpoint if they are the best; removes old ones.
-
-        Also when a run is taken up: a kill may have come between the checkpoint and this.
-        """
-        state, training = self.state, self.config.training
-        if state.step == state.validated_step == state.best_step:
+    def _keep_if_best(self, checkpoint: Checkpoint) -> None:
+        """Makes the weights of a validated checkpoint the model's if they are the best so far."""
+        if self.state.step == self.state.validated_step == self.state.best_step:
             self.folder.write_weights(checkpoint.weights)
+
+    def _remove_old(self) -> None:
+        """Removes checkpoints that a validation has made superfluous."""
+        state, training = self.state, self.config.training
         if state.step == state.validated_step:
             self.folder.remove_checkpoints(
                 training.keep_checkpoints, state.best_step, training.validate_every
@@ -432,6 +399,7 @@ class TrainingRun:
             state.metrics_bytes = self._metrics.sync()
         checkpoint = capture(state, self.model, self.optimizer, self.ranks)
         if checkpoint is not None:
+            self.folder.remove_card()  # it is of a run that has come to its end
             self.folder.write_checkpoint(state.step, checkpoint)
         return checkpoint
 
@@ -447,7 +415,7 @@ class TrainingRun:
         raise KeyboardInterrupt
 
     def _agree_to_stop(self, interrupted: bool) -> tuple[str | None, bool]:
-        """Returns why the run is over, if it is, and whether somebody pressed Ctrl-C."""
+        """Returns why the run is over, if it is, and whether a process was asked to end."""
         reason = self.ranks.agree(self._reason_to_stop())
         return reason, any(self.ranks.gather(interrupted))
 
@@ -465,21 +433,30 @@ class TrainingRun:
         return None
 
     def _finish(self, reason: str | None) -> None:
-        """Keeps the average of the last checkpoints where it is at least as good as the best."""
+        """Keeps the average of the last checkpoints where it is at least as good as the best.
+
+        A run that had come to its end before keeps what it has: that may be the user's average.
+        """
         state, training = self.state, self.config.training
         count = min(training.average_last, len(self.folder.checkpoints()))
         average = self.folder.average_last(count)
         self.model.load_arrays(average)
-        event = self._measure("average")
+        event = self._measure("average")  # again, for what came behind a checkpoint isn't kept
+        if state.step == self._taken_up_at and self.folder.has_card():
+            self._end(reason, "as they were")
+            return
         assert state.best_score is not None
         kept, weights = f"step {state.best_step}, the best checkpoint", self._best_weights()
         if self._score(event) >= state.best_score:
             kept, weights = f"the average of the last {count} checkpoints", average
         self.model.load_arrays(weights)
         self.folder.write_weights(weights)
-        end = {"step": state.step, "reason": reason, "weights": kept, "seconds": self._elapsed()}
-        self.emit({"event": "end", **end})
+        self._end(reason, kept)
         self.folder.write_card(model_card(self.folder))
+
+    def _end(self, reason: str | None, weights: str) -> None:
+        end = {"step": self.state.step, "reason": reason, "weights": weights}
+        self.emit({"event": "end", **end, "seconds": self._elapsed()})
 
     def _best_weights(self) -> Arrays:
         path = dict(self.folder.checkpoints()).get(self.state.best_step)

@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 import torch
 
-from dragoman.config import EOS, UNK, RunError
+from dragoman.config import EOS, UNK, Config, RunError
+from dragoman.data.batching import largest_batches
+from dragoman.data.encoded import EncodedCorpus
+from dragoman.kernels.attention import longest_with_weights
 from dragoman.kernels.device import compute_in
 from dragoman.kernels.memory import is_want_of_memory
 from dragoman.kernels.resources import limited_to_what_is_there
+from dragoman.training.distributed import Ranks
 from dragoman.training.step import TrainingLoss
+
+_GROWTH = 7
+"""Times BPE dropout: how much longer a sentence may become. At 0.1 none seen grew by over 70 %."""
+
+
+def rehearse_largest(
+    loss: TrainingLoss, config: Config, corpus: EncodedCorpus, precision: str, ranks: Ranks
+) -> None:
+    """Rehearses the micro-batches of a run one of which takes the most memory.
+
+    Raises:
+        RunError: on every rank, if the memory isn't enough on one.
+    """
+    training, data = config.training, config.data
+    parts = list(zip(corpus.parts, data.weights, strict=True))
+    bounds = [longest_with_weights(precision)] if ranks.device.type == "cpu" else []
+    problem = None
+    try:
+        for pairs, tokens in largest_batches(corpus.lengths, training.batch_tokens, bounds, parts):
+            share = -(-pairs // (ranks.count * training.accumulation))
+            grown = math.ceil(tokens * (1 + _GROWTH * data.bpe_dropout))
+            most = max(tokens, min(grown, config.longest_sentence or grown))
+            rehearse(loss, share, most, precision, training.accumulation)
+    except RunError as error:
+        problem = error
+    for found in ranks.gather(problem):
+        if found is not None:
+            raise found
 
 
 def rehearse(
