@@ -140,13 +140,28 @@ def build_config(*layers: Settings) -> Config:
     )
 
 
-def build_decoding(values: Mapping[str, Any]) -> DecodingConfig:
-    """Makes the settings of a search, as `build_config` makes the others."""
-    config: DecodingConfig = _build("decoding", DecodingConfig, values)
-    return config
+def build_decoding(
+    values: Mapping[str, Any],
+    base: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
+) -> DecodingConfig:
+    """Makes the settings of a search, as `build_config` makes the others.
+
+    Args:
+        values: those that are given.
+        base: where the others come from.
+
+    Raises:
+        InputError: as `build_config`.
+    """
+    _check_keys("decoding", DecodingConfig, values)
+    return dataclasses.replace(base, **_read_values("decoding", DecodingConfig, values))
 
 
 def _build(section: str, kind: type, values: Mapping[str, Any]) -> Any:
+    return kind(**_read_values(section, kind, values))
+
+
+def _read_values(section: str, kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     read_values = {}
     for key, value in values.items():
@@ -157,7 +172,7 @@ def _build(section: str, kind: type, values: Mapping[str, Any]) -> Any:
             raise
         except ValueError as error:
             raise InputError(f"{section}.{key} is {value!r}, accepted is {error}") from None
-    return kind(**read_values)
+    return read_values
 
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 from dragoman.cli import demo
 from dragoman.data.cldr import KINDS
 from dragoman.data.corpus import read_pairs
+from dragoman.training.loop import TrainingRun
 
 
 @pytest.fixture
@@ -50,6 +51,25 @@ def test_an_existing_folder_is_left_alone(run: Any, tmp_path: Path) -> None:
     finished = run("demo", "--output", tmp_path)
     assert finished.status == 2
     assert finished.error.startswith(f"error: {tmp_path} exists already\nhint: ")
+
+
+def test_bad_settings_leave_nothing_behind(run: Any, tmp_path: Path) -> None:
+    given = ("--quick", "--batch-tokens", 10, "--device", "cpu", "--output", tmp_path / "d")
+    finished = run("demo", *given)
+    assert finished.status == 2
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_interrupted_demo_says_how_its_model_learns_on(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrainingRun, "_agree_to_stop", lambda run, interrupted: (None, True))
+    finished = run("demo", "--quick", "--device", "cpu", "--output", tmp_path / "d")
+    assert finished.status == 130
+    monkeypatch.undo()
+    assert f"to go on, dragoman train {tmp_path / 'd' / 'model'} --resume" in finished.err
+    assert run("train", tmp_path / "d" / "model", "--resume", "--device", "cpu").status == 0
 
 
 def test_an_unknown_language_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:

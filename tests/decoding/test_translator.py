@@ -95,7 +95,16 @@ def test_overrides_beat_the_configuration(translator: Translator) -> None:
 def test_a_misspelt_override_is_refused_with_the_nearest_name(translator: Translator) -> None:
     with pytest.raises(InputError, match=r"decoding\.beamsize is not a setting") as caught:
         translator.translate(["a"], beamsize=2)
-    assert caught.value.hint == "did you mean beam_size?"
+    assert caught.value.hint == "did you mean decoding.beam_size?"
+
+
+def test_an_override_of_another_type_is_refused_or_read(translator: Translator) -> None:
+    with pytest.raises(
+        InputError, match=r"decoding\.beam_size is 2\.5, accepted is a whole number"
+    ):
+        translator.translate(["a"], beam_size=2.5)
+    translator.translate(["a"], beam_size="3")
+    assert translator.engine.config.beam_size == 3  # type: ignore[attr-defined]
 
 
 def test_a_single_text_instead_of_a_list_is_refused(translator: Translator) -> None:

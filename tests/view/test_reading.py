@@ -76,10 +76,11 @@ def test_ids_decode_to_the_texts_with_a_tokenizer_for_each_side(translator: Tran
 def test_alignment_and_probability_are_those_that_the_translator_gives(
     translator: Translator,
 ) -> None:
-    reading, attention = read(translator, TEXT, TARGET), translator.attend(TEXT, TARGET)
-    np.testing.assert_allclose(reading.alignment(), attention.weights, atol=1e-6)
-    [score] = translator.score([TEXT], [TARGET])
-    assert reading.log_probability == pytest.approx(score, abs=1e-3)
+    reading, [found] = read(translator, TEXT), translator.translate([TEXT], alignment=True)
+    assert found.alignment is not None
+    np.testing.assert_allclose(reading.alignment(), found.alignment, atol=1e-6)
+    forced, [score] = read(translator, TEXT, TARGET), translator.score([TEXT], [TARGET])
+    assert forced.log_probability == pytest.approx(score, abs=1e-3)
 
 
 def test_without_a_target_it_is_the_translation_that_is_looked_at(translator: Translator) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -92,9 +94,17 @@ def run(arguments: argparse.Namespace) -> None:
         },
         settings_of(arguments),
     )
+    model = folder / "model"
     _write_data(pairs, data)
-    _train(folder / "model", config, arguments)
-    translator = runtime.open_translator(arguments, folder / "model")
+    try:
+        _train(model, config, arguments)
+    except BaseException:
+        if not model.exists():  # nothing has been learnt: the name is free for another try
+            shutil.rmtree(folder)
+        raise
+    precision = config.training.precision
+    arguments.precision = "float32" if precision == "float64" else precision
+    translator = runtime.open_translator(arguments, model)
     found = translator.translate([source for _, source, _ in pairs.test])
     _show_results(pairs.test, found, arguments.language)
     _draw(folder, translator, pairs.test, found)
@@ -116,7 +126,8 @@ def _train(model: Path, config: Config, arguments: argparse.Namespace) -> None:
     from dragoman.training.loop import train
 
     runtime.prepare_process(arguments)
-    with Progress(config.training.max_steps) as progress:
+    again = f"dragoman train {shlex.quote(str(model))} --resume"
+    with Progress(config.training.max_steps, to_go_on=again) as progress:
         train(model, config, device=arguments.device, report=progress)
 
 
@@ -154,13 +165,15 @@ def _draw(
     from dragoman.training.metrics import read_metrics
     from dragoman.view.attention import draw_attention
     from dragoman.view.curves import draw_curves
+    from dragoman.view.reading import read
 
     right = [
         source for (_, source, target), each in zip(test, found, strict=True) if each.text == target
     ]
-    attention = translator.attend((right or [test[0][1]])[0])
+    reading = read(translator, (right or [test[0][1]])[0])
     pictures = {name: folder / f"{name}.png" for name in ("attention", "curves")}
-    draw_attention(attention.weights, attention.source, attention.target, pictures["attention"])
+    labels = reading.source.pieces, reading.target.pieces
+    draw_attention(reading.alignment(), *labels, pictures["attention"])
     draw_curves(read_metrics(folder / "model" / "run" / "metrics.jsonl"), pictures["curves"])
     print()
     for name, path in pictures.items():

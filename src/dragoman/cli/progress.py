@@ -18,16 +18,29 @@ def say(line: str) -> None:
 class Progress:
     """Shows the events of a run as they happen."""
 
-    def __init__(self, max_steps: int, *, quiet: bool = False) -> None:
-        """Takes the steps that the run has at most, and whether nothing will be shown."""
-        self._max_steps = max_steps
+    def __init__(
+        self,
+        max_steps: int,
+        *,
+        quiet: bool = False,
+        to_go_on: str = "give the same command with --resume",
+    ) -> None:
+        """Takes what is known of a run before its first event.
+
+        Args:
+            max_steps: how many it has at most.
+            quiet: nothing will be shown.
+            to_go_on: what to do after an interruption.
+        """
+        self.max_steps = max_steps
+        self.to_go_on = to_go_on
         self._quiet = quiet
         self._bar: Any = None
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty() and not self._quiet:
             self._bar = _make_bar()
-            self._task = self._bar.add_task("", total=self._max_steps, status="")
+            self._task = self._bar.add_task("", total=self.max_steps, status="")
             self._bar.start()
         return self
 
@@ -55,7 +68,7 @@ class Progress:
 
     def describe(self, event: Event) -> list[str]:
         """Returns an event as lines."""
-        return _DESCRIPTIONS[event["event"]](event, self._max_steps)
+        return _DESCRIPTIONS[event["event"]](event, self)
 
 
 def _make_bar() -> Any:
@@ -83,35 +96,32 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
-def _describe_data(event: Event, max_steps: int) -> list[str]:
+def _describe_data(event: Event, run: Progress) -> list[str]:
     origin = "held out from the text, for none was given" if event["held_out"] else "as given"
     if event["validation_long"]:
         origin += f"; {event['validation_long']:,} longer than data.max_length left out"
     return [event["report"], f"validation: {event['validation_pairs']:,} pairs, {origin}"]
 
 
-def _describe_start(event: Event, max_steps: int) -> list[str]:
+def _describe_start(event: Event, run: Progress) -> list[str]:
     several = f" in {event['processes']} processes" if event["processes"] > 1 else ""
     verb = f"going on after step {event['step']:,}" if event["step"] else "training"
     return [
         f"{verb}: {event['parameters']:,} parameters, {event['pairs']:,} pairs, "
-        f"{event['batches']:,} steps an epoch, {max_steps:,} steps at most, "
+        f"{event['batches']:,} steps an epoch, {run.max_steps:,} steps at most, "
         f"{event['precision']} on {event['device']}{several}"
     ]
 
 
-def _describe_interrupted(event: Event, max_steps: int) -> list[str]:
-    return [
-        f"stopped after step {event['step']:,} and saved; to go on, give the same command with "
-        f"--resume"
-    ]
+def _describe_interrupted(event: Event, run: Progress) -> list[str]:
+    return [f"stopped after step {event['step']:,} and saved; to go on, {run.to_go_on}"]
 
 
-def _describe_log(event: Event, max_steps: int) -> list[str]:
-    return [f"step {event['step']:,}/{max_steps:,}  {_status(event)}"]
+def _describe_log(event: Event, run: Progress) -> list[str]:
+    return [f"step {event['step']:,}/{run.max_steps:,}  {_status(event)}"]
 
 
-def _describe_validation(event: Event, max_steps: int) -> list[str]:
+def _describe_validation(event: Event, run: Progress) -> list[str]:
     of = "" if event["weights"] == "latest" else ", average of the last checkpoints"
     lines = [
         f"step {event['step']:,}{of}: validation BLEU {event['bleu']:.2f}  "
@@ -122,18 +132,18 @@ def _describe_validation(event: Event, max_steps: int) -> list[str]:
     return lines
 
 
-def _describe_warning(event: Event, max_steps: int) -> list[str]:
+def _describe_warning(event: Event, run: Progress) -> list[str]:
     return [f"warning: {event['message']}"]
 
 
-def _describe_end(event: Event, max_steps: int) -> list[str]:
+def _describe_end(event: Event, run: Progress) -> list[str]:
     return [
         f"done: {event['reason']}; {event['step']:,} steps in "
         f"{format_duration(event['seconds'])}; the weights are {event['weights']}"
     ]
 
 
-_DESCRIPTIONS: dict[str, Callable[[Event, int], list[str]]] = {
+_DESCRIPTIONS: dict[str, Callable[[Event, Progress], list[str]]] = {
     "data": _describe_data,
     "start": _describe_start,
     "log": _describe_log,

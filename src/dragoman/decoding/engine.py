@@ -96,12 +96,3 @@ class Engine(Protocol):
     def longest_source(self, config: DecodingConfig) -> int:
         """Returns how many tokens, EOS included, are read of a source; a longer one is cut."""
         ...
-
-    def align(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        config: DecodingConfig,
-    ) -> list[npt.NDArray[np.float32] | None]:
-        """Returns the alignment of each target and its EOS, as a hypothesis would have it."""
-        ...

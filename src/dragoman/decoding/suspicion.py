@@ -30,7 +30,7 @@ below it for 0.3 % of such phrases, and for 72 % of captions, which it knows not
 
 
 def suspicions(source: Sequence[int], found: Hypothesis) -> tuple[str, ...]:
-    """Returns the flags of what is suspicious in the output of a source, both without EOS."""
+    """Returns the flags of what is suspicious in the output of a source, which has no EOS here."""
     tokens = found.tokens
     if not tokens:
         return ()

@@ -131,17 +131,6 @@ class TorchEngine:
         """Returns how many tokens, EOS included, are read of a source; a longer one is cut."""
         return min(config.max_source_length, self.max_length or config.max_source_length)
 
-    def align(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        config: DecodingConfig,
-    ) -> list[npt.NDArray[np.float32] | None]:
-        """Returns the alignment of each target and its EOS, None without cross-attention."""
-        ended = [[*target, EOS] for target in targets]
-        with self._evaluation():
-            return self._attend(self._end_sources(sources, config), ended)
-
     def _stepper(self, config: DecodingConfig) -> Stepper[Any]:
         """Returns the model as a search sees it, or the ensemble.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.config import EOS, DecodingConfig, InputError, nearest_hint
+from dragoman.config import EOS, DecodingConfig, InputError
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine, Hypothesis
 from dragoman.decoding.suspicion import suspicions
+from dragoman.settings import build_decoding
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,6 @@ class Translation:
     long and lost its end; `long`: far longer than the source; `repeated`: the same over and over;
     `unlikely`: of low probability to the model itself.
     """
-
-
-@dataclass(frozen=True)
-class Attention:
-    """What a translation looks at in its source, token by token, EOS among them."""
-
-    source: list[str]
-    target: list[str]
-    weights: npt.NDArray[np.float32]
-    """(target, source), as a translation's `alignment`."""
 
 
 class Translator:
@@ -90,7 +80,7 @@ class Translator:
             InputError: for an override that isn't a setting or has an impossible value, or if there
                 aren't as many prefixes as texts.
         """
-        config = _override(config, overrides)
+        config = build_decoding(overrides, config)
         if prefixes and len(prefixes) != len(texts):
             raise InputError(
                 f"{len(texts)} texts and {len(prefixes)} prefixes, accepted is as many of each"
@@ -122,43 +112,13 @@ class Translator:
         return self.engine.score(
             _encode(self.source_tokenizer, sources),
             _encode(self.target_tokenizer, targets),
-            _override(config, overrides),
+            build_decoding(overrides, config),
         )
 
     def count_cut_sources(self, texts: Sequence[str], config: DecodingConfig) -> int:
         """Returns how many of these texts are too long and lose their end."""
         longest = self.engine.longest_source(config)
         return sum(len(ids) >= longest for ids in _encode(self.source_tokenizer, texts))
-
-    def attend(
-        self,
-        text: str,
-        target: str | None = None,
-        config: DecodingConfig = DecodingConfig(),  # noqa: B008 (frozen)
-        **overrides: Any,
-    ) -> Attention:
-        """Returns the cross-attention of a text's translation, or of a target that is given.
-
-        Raises:
-            InputError: if there is nothing to look at, and as `translate`.
-        """
-        config = dataclasses.replace(_override(config, overrides), alignment=True)
-        sources = _encode(self.source_tokenizer, [text])
-        if target is None:
-            [[best, *_]] = self.engine.translate(sources, config)
-            tokens, weights = best.tokens, best.alignment
-        else:
-            [ids] = _encode(self.target_tokenizer, [target])
-            tokens, [weights] = [*ids, EOS], self.engine.align(sources, [ids], config)
-        if weights is None or not sources[0]:
-            raise InputError(
-                f"the text {text[:20]!r} gives no attention to look at, accepted is a text that "
-                f"isn't blank and a model with cross-attention"
-            )
-        source = [*sources[0][: weights.shape[1] - 1], EOS]
-        return Attention(
-            self.source_tokenizer.pieces(source), self.target_tokenizer.pieces(tokens), weights
-        )
 
     def _translation(
         self, source: Sequence[int], best: Hypothesis, rest: Sequence[Hypothesis]
@@ -179,11 +139,3 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     if isinstance(texts, str):
         raise InputError(f"the texts are the text {texts[:20]!r}, accepted is a list of texts")
     return [tokenizer.encode(text) if text.strip() else [] for text in texts]
-
-
-def _override(config: DecodingConfig, overrides: dict[str, Any]) -> DecodingConfig:
-    accepted = [each.name for each in dataclasses.fields(DecodingConfig)]
-    for name in overrides:
-        if name not in accepted:
-            raise InputError(f"decoding.{name} is not a setting", nearest_hint(name, accepted))
-    return dataclasses.replace(config, **overrides)

@@ -155,13 +155,12 @@ def read(
     Raises:
         InputError: if the text is blank, or the target too long for a model with learned positions.
     """
-    model = model_of(translator)
     if not text.strip():
         raise InputError(
             f"the text {text[:20]!r} gives no attention to look at, accepted is a text that isn't "
             f"blank"
         )
-    longest = min(config.max_source_length, model.max_length or config.max_source_length)
+    longest = translator.engine.longest_source(config)
     source = [*translator.source_tokenizer.encode(text)[: longest - 1], EOS]
     if target is None:
         [[best, *_]] = translator.engine.translate([source[:-1]], config)
