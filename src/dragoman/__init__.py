@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.config import InputError, ModelConfig
+    from dragoman.config import Config, InputError, ModelConfig, RunError
     from dragoman.decoding.loader import load
     from dragoman.decoding.translator import Translation, Translator
     from dragoman.model.attention import scaled_dot_product_attention
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from dragoman.training.loop import train
 
 __all__ = [
+    "Config",
     "InputError",
     "ModelConfig",
+    "RunError",
     "Transformer",
     "Translation",
     "Translator",
@@ -29,8 +31,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Config": "dragoman.config",
     "InputError": "dragoman.config",
     "ModelConfig": "dragoman.config",
+    "RunError": "dragoman.config",
     "Transformer": "dragoman.model.transformer",
     "Translation": "dragoman.decoding.translator",
     "Translator": "dragoman.decoding.translator",

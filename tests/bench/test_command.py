@@ -22,6 +22,8 @@ from dragoman.cli.main import main
         ("train --rounds 0", "--rounds: '0', accepted is a whole number of 1 or more", ""),
         ("trainn", "JOB is trainn, accepted is one of train, decode, memory, start", "train?"),
         ("--model X", "--model is X, accepted is one of S, B", ""),
+        ("--output .", ".: not a file, accepted is the name of one", ""),
+        ("--plot nowhere/a.png", "nowhere/a.png: there is no folder nowhere", ""),
         ("--source a b --target c", "--source has 2 files and --target 1, accepted is as many", ""),
     ],
 )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.cli.lines import read_buffers
+from dragoman.config import InputError
 
 
 class Chunks(io.BytesIO):
@@ -75,6 +76,19 @@ def test_the_buffers_of_a_stdin_that_is_a_file_are_full(
         monkeypatch.setattr(sys, "stdin", stdin)
         sizes = [len(buffer) for buffer in read_buffers(None, 5000)]
     assert sizes == [5000] * 10 + [1]
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_lines_before_one_that_is_no_text_are_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, from_file: bool
+) -> None:
+    (tmp_path / "text").write_bytes(b"one\ntwo\nthree\n\xff\nfive\n")
+    with (tmp_path / "text").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        buffers = read_buffers(str(tmp_path / "text") if from_file else None, 2)
+        assert [next(buffers), next(buffers)] == [["one", "two"], ["three"]]
+        with pytest.raises(InputError, match=":4: byte 1 of the line is 0xff"):
+            next(buffers)
 
 
 @settings(deadline=None, max_examples=100)

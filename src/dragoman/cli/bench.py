@@ -26,10 +26,10 @@ _EPILOG = (
     "jobs, all of them if none is named:\n"
     + "".join(f"  {name:<8}{text}\n" for name, text in _JOBS.items())
     + """
-The peers that are installed take part, torch.nn.Transformer always; pip install 'dragoman[bench]'
-brings others. Each has a process of its own and its fastest settings, gets the same sentences, and
-works in turn with the others, round after round; shown are medians, and the spread from the lowest
-to the highest. docs/bench.md says how to read the tables."""
+The peers that are installed take part, torch.nn.Transformer always; pip install '.[bench]' brings
+others. Each has a process of its own, gets the same sentences, and works in turn with the others,
+round after round; shown are medians, and the spread from the lowest to the highest. docs/bench.md
+says how to read the tables."""
 )
 
 
@@ -90,9 +90,14 @@ def run(arguments: argparse.Namespace) -> None:
     from dragoman.bench.jobs import JOBS, Plan
     from dragoman.bench.report import to_json
     from dragoman.bench.sentences import prepare_sentences
+    from dragoman.cli.lines import output_path
     from dragoman.cli.progress import say
     from dragoman.data.atomic import write_text
 
+    kept, drawn = (
+        output_path(getattr(arguments, name)) if name in arguments else None
+        for name in ("output", "plot")
+    )
     parts: list[Part] = []
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as name:
         folder = Path(name)
@@ -116,10 +121,10 @@ def run(arguments: argparse.Namespace) -> None:
     text = json.dumps(report, indent=1) + "\n"
     if arguments.format == "json":
         print(text, end="")
-    if "output" in arguments:
-        write_text(Path(arguments.output), text)
-    if "plot" in arguments:
-        draw_report(parts, Path(arguments.plot))
+    if kept is not None:
+        write_text(kept, text)
+    if drawn is not None:
+        draw_report(parts, drawn)
 
 
 def _jobs(name: str | None) -> list[str]:

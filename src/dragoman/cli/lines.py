@@ -21,11 +21,18 @@ _CHUNK_BYTES = 1 << 16
 def read_buffers(file: str | None, size: int) -> Iterator[list[str]]:
     """Yields lines, at most `size` at a time: those of a file, or of stdin as soon as they come."""
     if file is not None:
-        lines = read_lines(Path(file))
-        return iter(lambda: list(islice(lines, size)), [])
+        return _in_buffers(read_lines(Path(file)), size)
     if sys.stdin is None:
         raise InputError("standard input is closed", "give a FILE")
     return _read_what_comes(sys.stdin.buffer, size)
+
+
+def _in_buffers(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    while True:
+        for buffer in _take(lines, size):
+            if not buffer:
+                return
+            yield buffer
 
 
 def _read_what_comes(stream: BinaryIO, size: int) -> Iterator[list[str]]:
@@ -45,7 +52,7 @@ def _read_what_comes(stream: BinaryIO, size: int) -> Iterator[list[str]]:
 
 
 def _take(lines: Iterator[str], count: int) -> Iterator[list[str]]:
-    """Yields the next lines together; of a stream, those before one that isn't text, too."""
+    """Yields the next lines together, also those before one that isn't text."""
     taken: list[str] = []
     try:
         for line in islice(lines, count):

@@ -34,7 +34,7 @@ def build_parser() -> Parser:
         prog="dragoman",
         description="Train a translator of your own on your own text, run it, take it apart.",
         epilog="Data goes to stdout, all else to stderr. Exit status: 0 done, 1 failed, 2 wrong "
-        "use.\n`dragoman COMMAND --help` says more.",
+        "use, 130 interrupted.\n`dragoman COMMAND --help` says more.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in _COMMANDS:
