@@ -48,8 +48,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "small": Preset(
-        "a laptop's model: half of the paper's base model in width and in depth; its warm-up is "
-        "for runs of an hour, see docs/decisions/0011",
+        "a laptop's model: half of the paper's base model in width and in depth; its warm-up and "
+        "its batches are for runs of an hour, see docs/decisions/0011 and 0012",
         {
             "model": {
                 "num_encoder_layers": 3,
@@ -60,10 +60,10 @@ PRESETS: dict[str, Preset] = {
             },
             "data": {"vocab_size": 8000},
             "training": {
-                "batch_tokens": 4096,
+                "batch_tokens": 2048,
                 "warmup_steps": 1500,
-                "max_steps": 20_000,
-                "validate_every": 500,
+                "max_steps": 40_000,
+                "validate_every": 1000,
             },
         },
     ),

@@ -78,7 +78,7 @@ def test_a_model_from_another_has_its_architecture_and_languages(
     stored = ModelFolder(model).read_config()
     assert config.model == stored.model
     assert config.data.target_language == "zh"
-    assert config.training.max_steps == 20_000  # of the preset, not of the other model
+    assert config.training.max_steps == 40_000  # of the preset, not of the other model
     assert options["from_model"] == str(model)
 
 
