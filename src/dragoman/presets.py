@@ -48,8 +48,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "small": Preset(
-        "a laptop's model: half of the paper's base model in width and in depth; its warm-up and "
-        "its batches are for runs of an hour, see docs/decisions/0011 and 0012",
+        "a laptop's model: half of the paper's base model in width and in depth; its warm-up, "
+        "batches and first weights are for runs of an hour, see docs/decisions/0011 to 0013",
         {
             "model": {
                 "num_encoder_layers": 3,
@@ -57,12 +57,13 @@ PRESETS: dict[str, Preset] = {
                 "d_model": 256,
                 "d_ff": 1024,
                 "num_heads": 4,
+                "projection_gain": 0.58,
             },
             "data": {"vocab_size": 8000},
             "training": {
-                "batch_tokens": 2048,
-                "warmup_steps": 1500,
-                "max_steps": 40_000,
+                "batch_tokens": 1024,
+                "warmup_steps": 600,
+                "max_steps": 80_000,
                 "validate_every": 1000,
             },
         },

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bench import jobs as bench_jobs
 from dragoman.bench.jobs import Plan
 from dragoman.bench.report import Part, Row, Table
 from dragoman.cli.main import main
@@ -78,3 +79,15 @@ def test_without_a_job_all_run_and_json_is_all_of_stdout(
     assert main(["bench", "--format", "json", "--batches", "1"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [part["rows"][0]["median"] for part in report["parts"]] == [7.0] * 4
+
+
+def test_a_job_that_breaks_off_leaves_the_tables_before_it(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_off(plan: Plan) -> Iterator[Part]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setitem(bench_jobs.JOBS, "decode", broken_off)
+    assert main(["bench", "--batches", "1", "--output", str(files / "b.json")]) == 130
+    assert len(json.loads((files / "b.json").read_text())["parts"]) == 1

@@ -9,6 +9,8 @@ import torch
 
 from dragoman.checkpoint import ModelFolder
 from dragoman.config import Config
+from dragoman.presets import PRESETS
+from dragoman.settings import build_config
 
 Text = tuple[Path, Path]
 
@@ -78,7 +80,8 @@ def test_a_model_from_another_has_its_architecture_and_languages(
     stored = ModelFolder(model).read_config()
     assert config.model == stored.model
     assert config.data.target_language == "zh"
-    assert config.training.max_steps == 40_000  # of the preset, not of the other model
+    of_preset = build_config(PRESETS["small"].settings)
+    assert config.training.max_steps == of_preset.training.max_steps  # not of the other model
     assert options["from_model"] == str(model)
 
 

@@ -112,17 +112,18 @@ def run(arguments: argparse.Namespace) -> None:
             folder=folder,
             say=say,
         )
+        environment = _environment(workload.describe())
         for job in jobs:
             for part in JOBS[job](plan):
                 parts.append(part)
                 if arguments.format == "text":
                     print("\n".join(part.to_lines()) + "\n", flush=True)
-    report = to_json(parts, _environment(workload.describe()))
-    text = json.dumps(report, indent=1) + "\n"
+                text = json.dumps(to_json(parts, environment), indent=1) + "\n"
+                if kept is not None:
+                    # After each table: a run that is broken off keeps those that it measured.
+                    write_text(kept, text)
     if arguments.format == "json":
         print(text, end="")
-    if kept is not None:
-        write_text(kept, text)
     if drawn is not None:
         draw_report(parts, drawn)
 
