@@ -60,7 +60,7 @@ def toy() -> Experiment:
         settings=settings,
         steps=5,
         quick_steps=3,
-        variants=(Variant("base"), Variant("changed", Change("model.residual", False))),
+        variants=(Variant("base"), Variant("changed", Change("model.residual", False), zh="改过")),
         measures=(
             Measure("half", text("half")),
             Measure("line", text("line <of> numbers"), text("length")),

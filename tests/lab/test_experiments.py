@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -48,6 +49,18 @@ def test_a_variant_differs_in_one_setting_from_the_one_it_is_compared_with(
         derived = {"model.d_k", "model.d_v"}  # they follow num_heads and d_model
         assert differing - (derived - variant.change.all.keys()) == variant.change.all.keys()
         assert experiment.difference(variant).startswith(f"{variant.change.setting} = ")
+
+
+@every_experiment
+def test_of_a_variant_s_name_terms_alone_stay_english_in_chinese(experiment: Experiment) -> None:
+    terms = {
+        *("ReLU", "SwiGLU", "Transformer", "LSTM", "ALiBi", "Noam", "RMS", "N", "dropout", "norm"),
+        *("post", "pre", "eps", "e", "beta", "d_k", "d_model", "d_ff", "tiny", "small", "paper"),
+        *("A", "B", "C", "D", "E"),  # the parts of Table 3
+    }
+    names = [variant.label.zh.removesuffix("-base") for variant in experiment.variants]
+    assert {word for name in names for word in re.findall(r"[A-Za-z_]+", name)} <= terms
+    assert len(set(names)) == len(names)
 
 
 @every_experiment

@@ -15,6 +15,7 @@ from dragoman.lab.picture import COLORS, Curves, HeatMaps, Series
 from dragoman.lab.statistics import Band
 
 X, Y = Text("x", "横"), Text("y", "纵")
+A, B = Text("a", "甲"), Text("b", "乙")
 
 
 def curves(*rows: dict[float, float]) -> Curves:
@@ -81,14 +82,14 @@ def test_no_two_of_many_series_look_the_same() -> None:
 
 
 def test_the_darkest_cell_is_the_largest_of_all_maps_and_negative_ones_differ() -> None:
-    drawn = draw(HeatMaps(Y, X, X, {"a": [[0.5, 0.0]], "b": [[-1.0, 2.0]]}))
+    drawn = draw(HeatMaps(Y, X, X, [(A, [[0.5, 0.0]]), (B, [[-1.0, 2.0]])]))
     cells = re.findall(r'<rect [^>]*?( class="minus")? fill-opacity="(.*?)"', drawn)
     assert cells == [("", "0.25"), ("", "0"), (' class="minus"', "0.5"), ("", "1")]
     assert "<title>0, 1: 2</title>" in drawn
 
 
 def test_pictures_become_a_png(tmp_path: Path) -> None:
-    maps = HeatMaps(Y, X, X, {"a": [[0.5, 0.0]], "b": [[-1.0, 2.0]]})
+    maps = HeatMaps(Y, X, X, [(A, [[0.5, 0.0]]), (B, [[-1.0, 2.0]])])
     drawn = [curves({1.0: 2.0, 64.0: 3000.0}), maps, curves({1.0: -1.0, 2.0: 0.0})]
     draw_pictures(drawn, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

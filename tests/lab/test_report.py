@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from dragoman.lab.chart import bilingual
 from dragoman.lab.experiment import (
     Chart,
     Corpus,
@@ -164,7 +165,9 @@ def test_a_trial_that_broke_off_has_a_curve_of_its_own_a_reason_and_no_numbers(
     page = write_report({"toy": (toy, Results({}, trials))})
     assert '<b class="no-result">' in page
     assert "changed (broke off)" in page
-    assert "<td>changed</td><td>1</td><td>it &lt;diverged&gt;</td>" in page
+    named = bilingual(Text("changed", "改过"))
+    assert f"<td>{named}</td><td>1</td><td>it &lt;diverged&gt;</td>" in page
+    assert "改过（中断）" in page
     assert "nan" not in page
 
 

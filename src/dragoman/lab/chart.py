@@ -103,8 +103,8 @@ def draw_heat_maps(maps: HeatMaps) -> str:
     """Draws each grid in squares, the darker the farther from 0; other colours are below 0."""
     largest = maps.largest
     drawn = [
-        f'<div><span class="of">{html.escape(name)}</span>{_heat_map(grid, largest)}</div>'
-        for name, grid in maps.grids.items()
+        f'<div><span class="of">{bilingual(name)}</span>{_heat_map(grid, largest)}</div>'
+        for name, grid in maps.grids
     ]
     low = f'{-largest:.3g}<i class="ramp minus"></i>' if maps.signed else ""
     axes = Text(f"↓ {maps.y.en}, → {maps.x.en}", f"↓ {maps.y.zh}，→ {maps.x.zh}")

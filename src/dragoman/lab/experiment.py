@@ -75,6 +75,13 @@ class Variant:
     """The variant that is changed; the base if empty."""
     published: Mapping[str, float] = field(default_factory=dict)
     """What the claims' source has measured, by the name of a measure."""
+    zh: str = ""
+    """Its name in Chinese, where that is another."""
+
+    @property
+    def label(self) -> Text:
+        """Its name, to be read."""
+        return Text(self.name, self.zh or self.name)
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,9 @@ def _draw_heat_maps(maps: HeatMaps, place: SubFigure) -> None:
     rows = -(-len(maps.grids) // columns)
     every = list(place.subplots(rows, columns, squeeze=False).flat)
     low, colors = (-maps.largest, "RdBu") if maps.signed else (0.0, "Blues")
-    for axes, (name, grid) in zip(every, maps.grids.items(), strict=False):
+    for axes, (name, grid) in zip(every, maps.grids, strict=False):
         image = axes.imshow(grid, vmin=low, vmax=maps.largest, cmap=colors)
-        axes.set_title(name, fontsize="small")
+        axes.set_title(name.en, fontsize="small")
         axes.locator_params(integer=True)
     for axes in every[len(maps.grids) :]:
         axes.set_axis_off()

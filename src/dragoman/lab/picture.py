@@ -75,19 +75,19 @@ class HeatMaps:
     """What they show, with the unit."""
     x: Text
     y: Text
-    grids: Mapping[str, Grid]
-    """By variant."""
+    grids: Sequence[tuple[Text, Grid]]
+    """Each with its variant's name."""
 
     @property
     def largest(self) -> float:
         """The largest magnitude of all."""
-        cells = [abs(value) for grid in self.grids.values() for row in grid for value in row]
+        cells = [abs(value) for _, grid in self.grids for row in grid for value in row]
         return max(filter(math.isfinite, cells), default=0.0)
 
     @property
     def signed(self) -> bool:
         """Whether there is a value below 0."""
-        return any(value < 0 for grid in self.grids.values() for row in grid for value in row)
+        return any(value < 0 for _, grid in self.grids for row in grid for value in row)
 
 
 Picture = Curves | HeatMaps
@@ -120,11 +120,11 @@ def _training(experiment: Experiment, results: Results) -> Curves:
     """Draws the trials of a variant as one; those that broke off apart, for they are shorter."""
     series = []
     for variant in experiment.variants:
-        trials, name = results.of(variant.name), variant.name
+        trials, name = results.of(variant.name), variant.label
         whole = [trial.curve for trial in trials if not trial.failed]
         broken = [trial.curve for trial in trials if trial.failed]
-        series += _series(Text(name, name), whole)
-        series += _series(Text(f"{name} (broke off)", f"{name}（中断）"), broken)
+        series += _series(name, whole)
+        series += _series(Text(f"{name.en} (broke off)", f"{name.zh}（中断）"), broken)
     return Curves(_NLL, _STEPS, series)
 
 
@@ -134,7 +134,7 @@ def _measured(experiment: Experiment, results: Results, measure: Measure) -> Cur
     for variant in experiment.variants:
         found = [trial.measures.get(measure.name) for trial in results.of(variant.name)]
         curves = [_numbered(each) for each in found if isinstance(each, dict)]
-        series += _series(Text(variant.name, variant.name), curves)
+        series += _series(variant.label, curves)
     return Curves(measure.label, measure.x, series)
 
 
@@ -142,11 +142,11 @@ def _heat_maps(experiment: Experiment, results: Results, measure: Measure) -> He
     """Draws the first seed that has come to its end: seeds have no common order of heads."""
     assert measure.x is not None
     assert measure.y is not None
-    grids: dict[str, Grid] = {}
+    grids: list[tuple[Text, Grid]] = []
     for variant in experiment.variants:
         found = [trial.measures.get(measure.name) for trial in results.of(variant.name)]
         if first := next((each for each in found if isinstance(each, list)), None):
-            grids[variant.name] = first
+            grids.append((variant.label, first))
     return HeatMaps(measure.label, measure.x, measure.y, grids)
 
 

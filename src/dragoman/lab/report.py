@@ -198,7 +198,7 @@ def _training(experiment: Experiment, results: Results) -> list[str]:
         _heading("Variants", "变体"),
         f"<p>{bilingual(_extent(results))}</p>",
         _variants(experiment, results),
-        *_broken(results),
+        *_broken(experiment, results),
     ]
 
 
@@ -224,7 +224,7 @@ def _variants(experiment: Experiment, results: Results) -> str:
     for variant in experiment.variants:
         values = [_number(results, variant.name, measure) for measure in single]
         values += [f"{variant.published.get(measure.name, math.nan):g}" for measure in known]
-        rows.append(_row([html.escape(variant.name), _change(experiment, variant), *values]))
+        rows.append(_row([bilingual(variant.label), _change(experiment, variant), *values]))
     return _table(rows)
 
 
@@ -235,7 +235,8 @@ def _change(experiment: Experiment, variant: Variant) -> str:
         return f"<details><summary>{base}</summary>{change}</details>"
     if not variant.of:
         return change
-    return f"{change}<br>{bilingual(Text(f'from {variant.of}', f'基于 {variant.of}'))}"
+    of = experiment.variant(variant.of).label
+    return f"{change}<br>{bilingual(Text(f'from {of.en}', f'基于“{of.zh}”'))}"
 
 
 def _number(results: Results, variant: str, measure: Measure) -> str:
@@ -247,12 +248,13 @@ def _number(results: Results, variant: str, measure: Measure) -> str:
     return f"{band.mean:.3g}{spread}"
 
 
-def _broken(results: Results) -> list[str]:
+def _broken(experiment: Experiment, results: Results) -> list[str]:
     """Lists the trials that broke off."""
     heads = [Text("variant", "变体"), Text("seed", "种子"), Text("why", "原因")]
     rows = [
-        _row([html.escape(trial.variant), str(trial.seed), html.escape(trial.failed)])
-        for trial in results.trials
+        _row([bilingual(variant.label), str(trial.seed), html.escape(trial.failed)])
+        for variant in experiment.variants
+        for trial in results.of(variant.name)
         if trial.failed
     ]
     if not rows:

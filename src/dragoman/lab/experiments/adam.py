@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
             for epsilon in _EPSILONS[1:]
         ),
         Variant(_LONG, Change("training.adam_beta2", _BETAS[1])),
-        Variant(_CLIPPED, Change("training.clip_norm", _CLIP)),
+        Variant(_CLIPPED, Change("training.clip_norm", _CLIP), zh="裁剪梯度"),
     ),
     measures=(
         Measure(

@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     steps=1600,
     quick_steps=800,
     checkpoint_every=_CHECKPOINT,
-    variants=(Variant(_BASE),),
+    variants=(Variant(_BASE, zh="基准"),),
     measures=(
         Measure(
             "loss_by_count", Text("test loss (nats per token)", "测试损失（nat/词元）"), _COUNT

@@ -192,7 +192,7 @@ EXPERIMENT = Experiment(
     settings=SMALL,
     steps=1200,
     quick_steps=800,
-    variants=(Variant(_BASE),),
+    variants=(Variant(_BASE, zh="基准"),),
     measures=(
         Measure("bleu_by_beam", Text("BLEU, no length penalty", "BLEU（无长度惩罚）"), _BY_BEAM),
         Measure(

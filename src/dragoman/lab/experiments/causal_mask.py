@@ -60,8 +60,8 @@ EXPERIMENT = Experiment(
     steps=500,
     quick_steps=400,
     variants=(
-        Variant(_WITH),
-        Variant(_WITHOUT, Change("model.causal_mask", False)),
+        Variant(_WITH, zh="有因果掩码"),
+        Variant(_WITHOUT, Change("model.causal_mask", False), zh="无因果掩码"),
     ),
     measures=(
         Measure("forced", Text("tokens right under teacher forcing", "教师强制下的词元正确率")),

@@ -63,8 +63,8 @@ EXPERIMENT = Experiment(
     steps=500,
     quick_steps=400,
     variants=(
-        Variant(_WITH),
-        Variant(_WITHOUT, Change("model.cross_attention", False)),
+        Variant(_WITH, zh="有交叉注意力"),
+        Variant(_WITHOUT, Change("model.cross_attention", False), zh="无交叉注意力"),
     ),
     measures=(
         Measure("source_effect", Text("largest difference of a logit", "logit 的最大差异")),

@@ -97,11 +97,11 @@ EXPERIMENT = Experiment(
     quick_steps=500,
     checkpoint_every=_CHECKPOINT,
     variants=(
-        Variant(_NONE),
+        Variant(_NONE, zh="无 dropout"),
         Variant(_TENTH, Change("model.dropout", 0.1)),
         Variant(_MORE, Change("model.dropout", 0.3)),
-        Variant(_WEIGHTS, Change("model.attention_dropout", 0.3)),
-        Variant(_INSIDE, Change("model.feed_forward_dropout", 0.3)),
+        Variant(_WEIGHTS, Change("model.attention_dropout", 0.3), zh="0.3，注意力权重"),
+        Variant(_INSIDE, Change("model.feed_forward_dropout", 0.3), zh="0.3，前馈网络内部"),
     ),
     measures=(
         Measure(

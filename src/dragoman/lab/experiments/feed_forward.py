@@ -117,10 +117,10 @@ EXPERIMENT = Experiment(
     quick_steps=500,
     variants=(
         Variant(_RELU),
-        Variant(_NONE, Change("model.feed_forward", "none")),
-        Variant(_QUARTER, Change("model.d_ff", _D_FF // 4)),
+        Variant(_NONE, Change("model.feed_forward", "none"), zh="无前馈网络"),
+        Variant(_QUARTER, Change("model.d_ff", _D_FF // 4), zh="四分之一"),
         Variant(_GATED, Change("model.feed_forward", "swiglu")),
-        Variant(_GATED_EQUAL, Change("model.d_ff", _EQUAL), _GATED),
+        Variant(_GATED_EQUAL, Change("model.d_ff", _EQUAL), _GATED, zh="SwiGLU，参数量相同"),
     ),
     measures=(
         Measure("weights", Text("weights of a network", "每个前馈网络的参数量")),

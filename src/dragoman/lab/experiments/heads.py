@@ -314,8 +314,11 @@ EXPERIMENT = Experiment(
     quick_steps=400,
     checkpoint_every=_EVERY,
     variants=(
-        Variant(name_of(_BASE)),
-        *(Variant(name_of(count), Change("model.num_heads", count)) for count in _COUNTS),
+        Variant(name_of(_BASE), zh=f"{_BASE} 个头"),
+        *(
+            Variant(name_of(count), Change("model.num_heads", count), zh=f"{count} 个头")
+            for count in _COUNTS
+        ),
     ),
     measures=(
         Measure("exact", Text("translations exactly right", "译文完全正确的比例")),

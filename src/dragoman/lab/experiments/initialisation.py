@@ -101,12 +101,21 @@ EXPERIMENT = Experiment(
     steps=500,
     quick_steps=300,
     variants=(
-        Variant(_PAPER),
-        Variant(_UNSCALED, Change("model.embedding_scale", False)),
-        Variant(_UNIT, Change("model.embedding_gain", math.sqrt(_D_MODEL))),
-        Variant(_UNIT_UNSCALED, Change("model.embedding_scale", False), _UNIT),
-        Variant(_PROJECTIONS, Change("model.projection_gain", math.sqrt(_D_MODEL))),
-        Variant(_UNTIED, Change("model.tie", "none")),
+        Variant(_PAPER, zh="与论文相同"),
+        Variant(_UNSCALED, Change("model.embedding_scale", False), zh="不缩放"),
+        Variant(_UNIT, Change("model.embedding_gain", math.sqrt(_D_MODEL)), zh="嵌入 N(0, 1)"),
+        Variant(
+            _UNIT_UNSCALED,
+            Change("model.embedding_scale", False),
+            _UNIT,
+            zh="嵌入 N(0, 1)，不缩放",
+        ),
+        Variant(
+            _PROJECTIONS,
+            Change("model.projection_gain", math.sqrt(_D_MODEL)),
+            zh="方差为 1 的投影",
+        ),
+        Variant(_UNTIED, Change("model.tie", "none"), zh="不共享权重"),
     ),
     measures=(
         Measure("token_size", Text("tokens at the input (rms)", "输入处词元（均方根）")),

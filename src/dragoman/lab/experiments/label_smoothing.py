@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
     steps=1500,
     quick_steps=800,
     variants=(
-        Variant(_NONE),
+        Variant(_NONE, zh="无平滑"),
         Variant(_TENTH, Change("training.label_smoothing", 0.1)),
         Variant(_MORE, Change("training.label_smoothing", 0.3)),
     ),

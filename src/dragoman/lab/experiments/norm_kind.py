@@ -136,9 +136,9 @@ EXPERIMENT = Experiment(
     steps=600,
     quick_steps=400,
     variants=(
-        Variant(_LAYER),
-        Variant(_RMS, Change("model.norm", "rms")),
-        Variant(_BATCH, Change("model.norm", "batch")),
+        Variant(_LAYER, zh="层归一化"),
+        Variant(_RMS, Change("model.norm", "rms"), zh="RMS 归一化"),
+        Variant(_BATCH, Change("model.norm", "batch"), zh="批归一化"),
     ),
     measures=(
         Measure(

@@ -35,6 +35,7 @@ from dragoman.model.loss import training_loss
 from dragoman.settings import build_config
 
 _PLACES = ("post", "pre", "none")
+_PLACES_IN_CHINESE = {"post": "post-norm", "pre": "pre-norm", "none": "无归一化"}
 _DEPTHS = (2, 6, 12, 18)
 """Layers of each stack whose gradients are looked at before training, and of trained decoders."""
 _SHALLOW, _DEEP = 2, 12
@@ -61,6 +62,11 @@ _SETTINGS = {
 def name_of(place: str, depth: int, warm_up: int = _WARM_UP) -> str:
     """Returns the name of a variant."""
     return f"{place}, {depth} layers" + ("" if warm_up == _WARM_UP else f", warm-up {warm_up}")
+
+
+def _in_chinese(place: str, depth: int, warm_up: int = _WARM_UP) -> str:
+    warmed = "" if warm_up == _WARM_UP else f"，预热 {warm_up} 步"
+    return f"{_PLACES_IN_CHINESE[place]}，{depth} 层{warmed}"
 
 
 def _reversals() -> tuple[Tensor, Tensor]:
@@ -232,9 +238,13 @@ def _judge_none(results: Results) -> Verdict:
 
 
 def _variants() -> tuple[Variant, ...]:
-    base = Variant(name_of(_PLACES[0], _SHALLOW))
+    base = Variant(name_of(_PLACES[0], _SHALLOW), zh=_in_chinese(_PLACES[0], _SHALLOW))
     places = (
-        Variant(name_of(place, _SHALLOW), Change("model.norm_place", place))
+        Variant(
+            name_of(place, _SHALLOW),
+            Change("model.norm_place", place),
+            zh=_in_chinese(place, _SHALLOW),
+        )
         for place in _PLACES[1:]
     )
     depths = (
@@ -242,6 +252,7 @@ def _variants() -> tuple[Variant, ...]:
             name_of(place, depth),
             Change("model.num_decoder_layers", depth),
             name_of(place, _SHALLOW),
+            zh=_in_chinese(place, depth),
         )
         for place in _PLACES
         for depth in _DEPTHS
@@ -254,6 +265,7 @@ def _variants() -> tuple[Variant, ...]:
             name_of(place, depth, warm_up),
             Change("training.warmup_steps", warm_up),
             name_of(place, depth),
+            zh=_in_chinese(place, depth, warm_up),
         )
         for place, depth, warm_up in tried
     )

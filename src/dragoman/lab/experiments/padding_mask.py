@@ -83,8 +83,8 @@ EXPERIMENT = Experiment(
     steps=500,
     quick_steps=300,
     variants=(
-        Variant(_WITH),
-        Variant(_WITHOUT, Change("model.padding_mask", False)),
+        Variant(_WITH, zh="有填充掩码"),
+        Variant(_WITHOUT, Change("model.padding_mask", False), zh="无填充掩码"),
     ),
     measures=(
         Measure(

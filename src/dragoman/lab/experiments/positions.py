@@ -41,6 +41,7 @@ _SMALL_LOSS = 0.03
 _GUESSED = 0.05
 """Share of strings that guesses may find: who knows the symbols and no order gets 4 % of these."""
 _KINDS = ("sinusoidal", "learned", "rotary", "alibi", "none")
+_IN_CHINESE = dict(zip(_KINDS, ("正弦式", "学习式", "旋转式", "ALiBi", "无位置"), strict=True))
 
 
 def _config(positions: str, **changes: int) -> ModelConfig:
@@ -155,8 +156,11 @@ EXPERIMENT = Experiment(
     steps=600,
     quick_steps=400,
     variants=(
-        Variant(_KINDS[0]),
-        *(Variant(kind, Change("model.positions", kind)) for kind in _KINDS[1:]),
+        Variant(_KINDS[0], zh=_IN_CHINESE[_KINDS[0]]),
+        *(
+            Variant(kind, Change("model.positions", kind), zh=_IN_CHINESE[kind])
+            for kind in _KINDS[1:]
+        ),
     ),
     measures=(
         Measure(

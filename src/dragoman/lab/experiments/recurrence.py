@@ -298,10 +298,10 @@ EXPERIMENT = Experiment(
     steps=1200,
     quick_steps=800,
     variants=(
-        Variant(_ATTENTIVE),
+        Variant(_ATTENTIVE, zh="带注意力的 LSTM"),
         Variant(_PLAIN, Change("model.cross_attention", False)),
         Variant(_TRANSFORMER, Change("model.architecture", "transformer")),
-        Variant(_UNCLIPPED, Change("training.clip_norm", 0.0)),
+        Variant(_UNCLIPPED, Change("training.clip_norm", 0.0), zh="不裁剪梯度"),
     ),
     measures=(
         Measure("copy", Text("copies exactly right", "复制完全正确的比例"), _SYMBOLS),

@@ -144,10 +144,10 @@ EXPERIMENT = Experiment(
     steps=600,
     quick_steps=400,
     variants=(
-        Variant(_WITH),
-        Variant(_WITHOUT, Change("model.residual", False)),
-        Variant(_DEEP, Change("model.num_encoder_layers", 6)),
-        Variant(_DEEP_WITHOUT, Change("model.residual", False), _DEEP),
+        Variant(_WITH, zh="有残差"),
+        Variant(_WITHOUT, Change("model.residual", False), zh="无残差"),
+        Variant(_DEEP, Change("model.num_encoder_layers", 6), zh="6 层编码器"),
+        Variant(_DEEP_WITHOUT, Change("model.residual", False), _DEEP, zh="6 层编码器，无残差"),
     ),
     measures=(
         Measure("forced", Text("tokens right under teacher forcing", "教师强制下的词元正确率")),

@@ -201,7 +201,12 @@ def _variants() -> tuple[Variant, ...]:
         Variant(scaled[first]),
         *(Variant(scaled[d_k], Change("model.d_k", d_k)) for d_k in wider),
         *(
-            Variant(name_of(d_k, scaled=False), Change("model.scale_scores", False), scaled[d_k])
+            Variant(
+                name_of(d_k, scaled=False),
+                Change("model.scale_scores", False),
+                scaled[d_k],
+                zh=f"d_k {d_k}，不除",
+            )
             for d_k in _WIDTHS
         ),
     )

@@ -171,9 +171,9 @@ EXPERIMENT = Experiment(
     steps=900,
     quick_steps=400,
     variants=(
-        Variant(_WIDTHS[1].en),
-        Variant(_WIDTHS[0].en, Change("model.d_model", 32)),
-        Variant(_WIDTHS[2].en, Change("model.d_model", 128)),
+        Variant(_WIDTHS[1].en, zh=_WIDTHS[1].zh),
+        Variant(_WIDTHS[0].en, Change("model.d_model", 32), zh=_WIDTHS[0].zh),
+        Variant(_WIDTHS[2].en, Change("model.d_model", 128), zh=_WIDTHS[2].zh),
     ),
     measures=(
         Measure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from dragoman.lab.base import SMALL
@@ -84,6 +84,12 @@ _ROWS: tuple[tuple[str, Change | None, float, float, float], ...] = (
     ),
 )
 
+_IN_CHINESE = {
+    **{"base": "基准", "big": "大模型", " heads": " 个头", " head": " 个头", " layers": " 层"},
+    **{"smoothing": "平滑", "learned positions": "学习式位置", ", ": "，"},
+}
+"""What the rows' names are made of."""
+
 
 def _narrow(change: Change, factor: int) -> Change:
     scaled = ((n, v // factor if n in _WIDTHS else v) for n, v in change.all.items())
@@ -98,6 +104,7 @@ def _rows(factor: int) -> tuple[Variant, ...]:
             name,
             change and _narrow(change, factor),
             published={"perplexity": perplexity, "bleu": score, "parameters": parameters},
+            zh=reduce(lambda text, pair: text.replace(*pair), _IN_CHINESE.items(), name),
         )
         for name, change, perplexity, score, parameters in _ROWS
     )

@@ -37,6 +37,7 @@ from dragoman.model.transformer import Transformer
 
 _BOTH, _MERGE, _NONE = "transposed", "transposed back only", "never transposed"
 _SETTINGS = {_BOTH: "both", _MERGE: "merge", _NONE: "none"}
+_IN_CHINESE = {_BOTH: "转置", _MERGE: "只转置回来", _NONE: "从不转置"}
 _LENGTH = 12
 """Tokens of the sentence whose influences are looked at."""
 _SENTENCES = 20
@@ -210,9 +211,9 @@ EXPERIMENT = Experiment(
     steps=600,
     quick_steps=400,
     variants=(
-        Variant(_BOTH),
+        Variant(_BOTH, zh=_IN_CHINESE[_BOTH]),
         *(
-            Variant(name, Change("model.head_transpose", _SETTINGS[name]))
+            Variant(name, Change("model.head_transpose", _SETTINGS[name]), zh=_IN_CHINESE[name])
             for name in (_NONE, _MERGE)
         ),
     ),

@@ -164,11 +164,18 @@ EXPERIMENT = Experiment(
     quick_steps=400,
     variants=(
         Variant(_NOAM),
-        Variant(_CONSTANT, Change("training.schedule", "constant")),
-        Variant(_NONE, Change("training.warmup_steps", 0), _CONSTANT),
-        Variant(_HIGH, Change("training.peak_learning_rate", 3 * _RATE), _CONSTANT),
-        Variant(_HIGH_NONE, Change("training.warmup_steps", 0), _HIGH),
-        Variant(_LOW_NONE, Change("training.peak_learning_rate", _RATE / 3), _NONE),
+        Variant(_CONSTANT, Change("training.schedule", "constant"), zh="恒定学习率"),
+        Variant(_NONE, Change("training.warmup_steps", 0), _CONSTANT, zh="无预热"),
+        Variant(
+            _HIGH,
+            Change("training.peak_learning_rate", 3 * _RATE),
+            _CONSTANT,
+            zh="恒定学习率 × 3",
+        ),
+        Variant(_HIGH_NONE, Change("training.warmup_steps", 0), _HIGH, zh="无预热 × 3"),
+        Variant(
+            _LOW_NONE, Change("training.peak_learning_rate", _RATE / 3), _NONE, zh="无预热 / 3"
+        ),
     ),
     measures=(
         Measure(
