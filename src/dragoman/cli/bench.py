@@ -118,12 +118,10 @@ def run(arguments: argparse.Namespace) -> None:
                 parts.append(part)
                 if arguments.format == "text":
                     print("\n".join(part.to_lines()) + "\n", flush=True)
-                text = json.dumps(to_json(parts, environment), indent=1) + "\n"
-                if kept is not None:
-                    # After each table: a run that is broken off keeps those that it measured.
-                    write_text(kept, text)
+                if kept is not None:  # after each table: a run may be broken off
+                    write_text(kept, json.dumps(to_json(parts, environment), indent=1) + "\n")
     if arguments.format == "json":
-        print(text, end="")
+        print(json.dumps(to_json(parts, environment), indent=1))
     if drawn is not None:
         draw_report(parts, drawn)
 
